@@ -1,0 +1,136 @@
+//! `cargo xtask bench`: qiang and its peers, measured in one run on one machine.
+//!
+//! The benchmarks print figures as JSON lines; this gathers them, measures Redis with the
+//! usual script, and prints one table with ratios and targets. Everything that syncs does so
+//! on the same disk, under `target/`. A figure below its target is shown, not punished; a
+//! benchmark that fails is a failure.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::stopwatch::Stopwatch;
+use figures::Figures;
+
+mod figures;
+mod goals;
+mod machine;
+mod redis;
+mod table;
+
+const PARTS: [&str; 3] = ["engine", "http", "redis"];
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options {
+    quick: bool,
+    only: Vec<String>,
+    write: Option<PathBuf>,
+}
+
+/// Measures, prints the table, and writes it when asked.
+pub fn run(args: &[String]) -> Result<ExitCode> {
+    let options = parse(args)?;
+    let clock = Stopwatch::start();
+    let root = crate::root()?;
+    let scratch = root.join("target/bench-scratch");
+    fs::create_dir_all(&scratch).with_context(|| format!("cannot create {scratch:?}"))?;
+
+    let mut figures = Figures::default();
+    let mut failed = Vec::new();
+    for part in PARTS.into_iter().filter(|part| options.wants(part)) {
+        eprintln!("measuring {part} …");
+        let measured = match part {
+            "engine" => cargo_bench("qiang-engine", "claims", &options, &scratch, &mut figures),
+            "http" => cargo_bench("qiang", "http", &options, &scratch, &mut figures),
+            _ => redis::measure(&root, &scratch, options.quick, &mut figures),
+        };
+        if let Err(error) = measured {
+            eprintln!("{part}: {error:#}");
+            failed.push(part);
+        }
+    }
+
+    let table = table::render(&goals::rows(&figures));
+    println!("{table}");
+    if let Some(file) = &options.write {
+        let page = machine::page(&table, options.quick)?;
+        fs::write(root.join(file), page).with_context(|| format!("cannot write {file:?}"))?;
+        eprintln!("wrote {}", file.display());
+    }
+    if failed.is_empty() {
+        println!("measured in {clock}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("FAILED: {}, after {clock}", failed.join(", "));
+    Ok(ExitCode::FAILURE)
+}
+
+impl Options {
+    fn wants(&self, part: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == part)
+    }
+}
+
+fn parse(args: &[String]) -> Result<Options> {
+    let mut options = Options::default();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--quick" => options.quick = true,
+            "--only" => match args.next() {
+                Some(part) if PARTS.contains(&part.as_str()) => options.only.push(part.clone()),
+                _ => bail!("--only takes one of: {}", PARTS.join(", ")),
+            },
+            "--write" => {
+                options.write = Some(args.next().context("--write takes a file")?.into());
+            }
+            other => bail!("bench does not know `{other}`; see `cargo xtask help`"),
+        }
+    }
+    Ok(options)
+}
+
+/// Runs one benchmark of the workspace; its lines of JSON become figures, as they come.
+fn cargo_bench(
+    package: &str,
+    bench: &str,
+    options: &Options,
+    scratch: &Path,
+    figures: &mut Figures,
+) -> Result<()> {
+    let mut command = crate::cargo()?;
+    command.args(["bench", "--locked", "-p", package, "--bench", bench, "--", "--json"]);
+    if options.quick {
+        command.arg("--quick");
+    }
+    let mut child = command.env("TMPDIR", scratch).stdout(Stdio::piped()).spawn()?;
+    let stdout = child.stdout.take().context("its output was piped")?;
+    for line in BufReader::new(stdout).lines() {
+        figures.hear(&line?);
+    }
+    let status = child.wait()?;
+    if status.success() { Ok(()) } else { bail!("{command:?} ended with {status}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Options, parse};
+
+    fn options(line: &str) -> anyhow::Result<Options> {
+        parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn arguments_are_understood_or_refused() {
+        let all = options("--quick --only redis --only http --write docs/B.md").unwrap();
+        assert!(all.quick && all.wants("redis") && all.wants("http") && !all.wants("engine"));
+        assert_eq!(all.write, Some("docs/B.md".into()));
+        assert!(options("").unwrap().wants("engine"));
+        for bad in ["--only mysql", "--only", "--write", "--fast"] {
+            assert!(options(bad).is_err(), "{bad}");
+        }
+    }
+}

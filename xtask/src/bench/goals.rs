@@ -1,0 +1,224 @@
+//! What is to be reached, and whether it was: figures in, rows of the table out.
+//!
+//! Figures known by name here: `engine_claims` and `engine_refusals` (label `in_flight`),
+//! `engine_growth` (label `claims`: how many the pool held already), `engine_memory`,
+//! `engine_recovery` (label `claims`), `http_noop`, `http_claims`, `redis_*` (label
+//! `pipeline`). Any other figure is shown as it comes.
+
+use serde_json::json;
+
+use super::figures::{Figure, Figures};
+use super::table::{Row, grouped};
+
+/// Which side of a bound is good.
+#[derive(Clone, Copy)]
+enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+    Open,
+}
+
+/// Something to reach, in one of several ways.
+struct Goal(Vec<Way>);
+
+struct Way {
+    what: String,
+    value: Option<f64>,
+    unit: &'static str,
+    bound: Bound,
+}
+
+/// Everything measured, then every ratio and target.
+pub(super) fn rows(figures: &Figures) -> Vec<Row> {
+    let measured = figures.iter().flat_map(|figure| {
+        figure.measures().map(|(measure, value)| Row {
+            figure: figure.title(),
+            measured: with_unit(value, unit_of(measure)),
+            ..Row::default()
+        })
+    });
+    measured.chain(goals(figures).iter().flat_map(Goal::rows)).collect()
+}
+
+fn goals(figures: &Figures) -> Vec<Goal> {
+    let mut goals = Vec::new();
+    let redis = figures.find("redis_always", "pipeline", &json!(64));
+    for in_flight in [512, 4096] {
+        let claims = figures.find("engine_claims", "in_flight", &json!(in_flight));
+        let who = format!("engine claims, {} in flight", grouped(f64::from(in_flight)));
+        let speed = claims.and_then(per_sec);
+        goals.push(Goal(vec![
+            Way { what: who.clone(), value: speed, unit: "/s", bound: Bound::AtLeast(1e6) },
+            ratio(
+                format!("{who} ÷ redis always, pipeline 64"),
+                claims,
+                redis,
+                Bound::AtLeast(12.0),
+            ),
+        ]));
+        let refusals = figures.find("engine_refusals", "in_flight", &json!(in_flight));
+        let what = format!(
+            "engine sold-out refusals ÷ claims, {} in flight",
+            grouped(f64::from(in_flight))
+        );
+        goals.push(Goal(vec![ratio(what, refusals, claims, Bound::AtLeast(1.0))]));
+    }
+    goals.extend(http(figures));
+    goals.extend(growth(figures));
+    goals
+}
+
+fn http(figures: &Figures) -> Vec<Goal> {
+    let claims: Vec<&Figure> = figures.named("http_claims").collect();
+    let target = Bound::AtLeast(0.75);
+    let mut goals = Vec::new();
+    if claims.is_empty() {
+        let what = "http claims ÷ http noop".to_owned();
+        goals.push(Goal(vec![ratio(what, None, None, target)]));
+    }
+    let redis = figures.find("redis_always", "pipeline", &json!(1));
+    for figure in claims {
+        let title = figure.title();
+        let noop = figures.like("http_noop", figure);
+        goals.push(Goal(vec![ratio(format!("{title} ÷ noop"), Some(figure), noop, target)]));
+        let what = format!("{title} ÷ redis always, pipeline 1");
+        goals.push(Goal(vec![ratio(what, Some(figure), redis, Bound::Open)]));
+    }
+    goals
+}
+
+fn growth(figures: &Figures) -> Vec<Goal> {
+    let at = |claims: u64| figures.find("engine_growth", "claims", &json!(claims));
+    let small = at(10_000);
+    let bytes = figures.iter().filter_map(|figure| figure.get("bytes_per_claim"));
+    let recovery = figures.find("engine_recovery", "claims", &json!(1_000_000));
+    let pair = |what: &str, claims, bound| Goal(vec![ratio(what.into(), at(claims), small, bound)]);
+    vec![
+        pair("claims/s at 1 M claims ÷ at 10 k", 1_000_000, Bound::Open),
+        pair("claims/s at 5 M claims ÷ at 10 k", 5_000_000, Bound::AtLeast(0.8)),
+        Goal(vec![Way {
+            what: "memory of a claim".into(),
+            value: bytes.reduce(f64::max),
+            unit: "bytes",
+            bound: Bound::AtMost(250.0),
+        }]),
+        Goal(vec![Way {
+            what: "recovery of 1 M claims".into(),
+            value: recovery.and_then(|figure| figure.get("seconds")),
+            unit: "s",
+            bound: Bound::AtMost(3.0),
+        }]),
+    ]
+}
+
+fn per_sec(figure: &Figure) -> Option<f64> {
+    figure.get("per_sec")
+}
+
+fn ratio(what: String, ours: Option<&Figure>, theirs: Option<&Figure>, bound: Bound) -> Way {
+    let value = ours.and_then(per_sec).zip(theirs.and_then(per_sec)).map(|(a, b)| a / b);
+    Way { what, value, unit: "×", bound }
+}
+
+impl Goal {
+    fn rows(&self) -> Vec<Row> {
+        let any = self.0.iter().any(|way| way.is_met() == Some(true));
+        self.0
+            .iter()
+            .filter(|way| way.value.is_some() || way.is_promised())
+            .map(|w| w.row(any))
+            .collect()
+    }
+}
+
+impl Way {
+    fn is_promised(&self) -> bool {
+        !matches!(self.bound, Bound::Open)
+    }
+
+    fn is_met(&self) -> Option<bool> {
+        let value = self.value?;
+        match self.bound {
+            Bound::AtLeast(least) => Some(value >= least),
+            Bound::AtMost(most) => Some(value <= most),
+            Bound::Open => None,
+        }
+    }
+
+    fn row(&self, met_in_some_way: bool) -> Row {
+        let verdict = match self.is_met() {
+            _ if !self.is_promised() => "",
+            Some(true) => "ok",
+            _ if met_in_some_way => "ok, by the other way",
+            Some(false) => "below",
+            None => "not measured",
+        };
+        Row {
+            figure: self.what.clone(),
+            measured: self.value.map_or("–".into(), |value| with_unit(value, self.unit)),
+            to_reach: match self.bound {
+                Bound::AtLeast(least) => format!("≥ {}", with_unit(least, self.unit)),
+                Bound::AtMost(most) => format!("≤ {}", with_unit(most, self.unit)),
+                Bound::Open => String::new(),
+            },
+            verdict: verdict.into(),
+        }
+    }
+}
+
+fn unit_of(measure: &str) -> &str {
+    match measure {
+        "per_sec" => "/s",
+        "seconds" => "s",
+        "bytes_per_claim" => "bytes",
+        other => other,
+    }
+}
+
+fn with_unit(value: f64, unit: &str) -> String {
+    format!("{} {unit}", grouped(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::figures::Figures;
+    use super::rows;
+
+    fn verdict(lines: &[&str], figure: &str) -> String {
+        let mut figures = Figures::default();
+        lines.iter().for_each(|line| figures.hear(line));
+        let rows = rows(&figures);
+        let row = rows.iter().rev().find(|row| row.figure.starts_with(figure));
+        let row = row.unwrap_or_else(|| panic!("no row {figure}: {rows:#?}"));
+        format!("{} {}", row.measured, row.verdict)
+    }
+
+    const REDIS: &str = r#"{"name":"redis_always","pipeline":64,"per_sec":50000}"#;
+
+    #[test]
+    fn one_of_two_ways_is_enough() {
+        let engine = r#"{"name":"engine_claims","in_flight":512,"per_sec":700000}"#;
+        assert_eq!(verdict(&[engine, REDIS], "engine claims, 512 in flight ÷"), "14 × ok");
+        let other = "engine claims, 512 in flight";
+        let mut figures = Figures::default();
+        figures.hear(engine);
+        figures.hear(REDIS);
+        let rows = rows(&figures);
+        let row = rows.iter().find(|row| row.figure == other).unwrap();
+        assert_eq!(row.verdict, "ok, by the other way");
+    }
+
+    #[test]
+    fn below_is_said_and_what_was_not_measured_too() {
+        let http = r#"{"name":"http_claims","per_sec":70}"#;
+        let noop = r#"{"name":"http_noop","per_sec":100}"#;
+        assert_eq!(verdict(&[http, noop], "http claims ÷ noop"), "0.70 × below");
+        assert_eq!(verdict(&[], "recovery"), "– not measured");
+    }
+
+    #[test]
+    fn small_is_good_where_it_is() {
+        let memory = r#"{"name":"engine_memory","claims":1000000,"bytes_per_claim":187}"#;
+        assert_eq!(verdict(&[memory], "memory"), "187 bytes ok");
+    }
+}

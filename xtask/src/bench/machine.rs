@@ -1,0 +1,61 @@
+//! The page around the table: on what, with what and when it was measured.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::Result;
+
+/// The whole page, as Markdown.
+pub(super) fn page(table: &str, quick: bool) -> Result<String> {
+    let command = if quick { "cargo xtask bench --quick" } else { "cargo xtask bench" };
+    let caution = if quick { "\nA quick look, not a result: one short round each.\n" } else { "" };
+    let facts: Vec<String> =
+        facts()?.iter().map(|(what, value)| format!("| {what} | {value} |")).collect();
+    Ok(format!(
+        "# Benchmarks\n\n\
+        Written by `{command} --write`, everything in one run on one machine. Run it on yours:\n\
+        the ratios carry over, the figures do not. Whatever syncs does so on the same disk.\n\
+        {caution}\n{table}\n\
+        Redis runs [the usual script](../bench/seckill.lua) once for each claim, driven by\n\
+        `redis-benchmark` with 64 connections and a new user for each request: `always` syncs\n\
+        its append-only file before it answers, as qiang does; `no` leaves that to the kernel;\n\
+        `memory` keeps nothing.\n\n\
+        ## The machine\n\n| what | |\n| --- | --- |\n{}\n",
+        facts.join("\n")
+    ))
+}
+
+fn facts() -> Result<Vec<(&'static str, String)>> {
+    let cores = std::thread::available_parallelism()?;
+    Ok(vec![
+        ("date", said_by("date", &["-u", "+%Y-%m-%d"])),
+        ("processor", format!("{}, {cores} cores", processor())),
+        ("memory", memory()),
+        ("kernel", said_by("uname", &["-sr"])),
+        ("rustc", said_by("rustc", &["--version"])),
+        ("redis", said_by("redis-server", &["--version"])),
+        ("commit", said_by("git", &["describe", "--always", "--dirty"])),
+    ])
+}
+
+/// The first line a program prints, or that it is not here.
+fn said_by(program: &str, args: &[&str]) -> String {
+    let printed = crate::output_of(Command::new(program).args(args));
+    let first =
+        printed.ok().and_then(|text| text.lines().next().map(|line| line.trim().to_owned()));
+    first.unwrap_or_else(|| format!("no {program}"))
+}
+
+fn processor() -> String {
+    value_in("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.into())
+}
+
+fn memory() -> String {
+    value_in("/proc/meminfo", "MemTotal").unwrap_or_else(|| "unknown".into())
+}
+
+fn value_in(file: &str, key: &str) -> Option<String> {
+    let text = fs::read_to_string(file).ok()?;
+    let line = text.lines().find(|line| line.starts_with(key))?;
+    Some(line.split_once(':')?.1.trim().to_owned())
+}

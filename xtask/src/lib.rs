@@ -1,0 +1,87 @@
+//! The chores of this repository: `test`, `tidy`, `bench`.
+//!
+//! A library so that tidy is also an ordinary test. Quick to compile on purpose: two small
+//! dependencies, arguments parsed by hand. Results go to stdout, talk goes to stderr.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+
+pub mod bench;
+pub mod servers;
+mod stopwatch;
+pub mod test;
+pub mod tidy;
+
+const HELP: &str = "\
+The chores of this repository.
+
+Usage: cargo xtask <command>
+
+Commands:
+  test [-- ARGS]   Run every test. ARGS go to `cargo test`: `cargo xtask test -- -p qiang-core`.
+                   Given ARGS, documentation tests are left out.
+  tidy             Check what compilers and linters do not: dependency direction, house rules of
+                   the sources, links and required pages. Takes a second, builds nothing.
+  bench            Measure the engine, the HTTP door and Redis in one run; print one table.
+      --quick          Fewer requests and one round: a look, not a result.
+      --only PART      Only `engine`, `http` or `redis`. May be repeated.
+      --write FILE     Also write the table, with a description of the machine, as Markdown.
+  help             Print this.
+
+Servers that a command needs are started privately on free ports and stopped at its end. A
+missing one is installed with apt-get when run as root. One that cannot be had is reported as
+SKIPPED, and is a failure when CI=true.";
+
+/// Runs one command; the exit code says whether it found fault.
+pub fn run(args: &[String]) -> Result<ExitCode> {
+    let (command, rest) = match args.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("help", args),
+    };
+    if rest.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--help" || arg == "-h") {
+        println!("{HELP}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    match command {
+        "test" => test::run(rest),
+        "tidy" => tidy::run(rest),
+        "bench" => bench::run(rest),
+        "help" | "--help" | "-h" => {
+            println!("{HELP}");
+            Ok(ExitCode::SUCCESS)
+        }
+        other => bail!("there is no command `{other}`; `cargo xtask help` lists them"),
+    }
+}
+
+/// The folder of the workspace.
+pub fn root() -> Result<PathBuf> {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().map(Path::to_path_buf).context("xtask stands directly under the workspace")
+}
+
+/// The cargo that started us, in the workspace's folder.
+fn cargo() -> Result<Command> {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root()?);
+    Ok(command)
+}
+
+/// What a command prints, for commands that must succeed.
+fn output_of(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{command:?} failed ({}): {}", output.status, said.trim());
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("{command:?} printed no UTF-8"))
+}
+
+/// Whether a machine watches instead of a person: then nothing may be skipped.
+fn in_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true")
+}

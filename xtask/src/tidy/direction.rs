@@ -1,0 +1,105 @@
+//! Which crate may know which: `core ← {engine, store, bus, cache} ← qiang`.
+//!
+//! The four in the middle never depend on each other, core depends on none of ours, and
+//! testkit is for tests only. A new crate is added to the table here, on purpose.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::Problem;
+
+const MIDDLE: [&str; 4] = ["qiang-engine", "qiang-store", "qiang-bus", "qiang-cache"];
+const TESTKIT: &str = "qiang-testkit";
+
+/// What `cargo metadata` says of the workspace's own crates; needs no network.
+pub(super) fn metadata(root: &Path) -> Result<Value> {
+    let printed = crate::output_of(
+        crate::cargo()?.args(["metadata", "--no-deps", "--format-version=1"]).current_dir(root),
+    )?;
+    serde_json::from_str(&printed).context("cargo metadata did not print JSON")
+}
+
+pub(super) fn check(metadata: &Value, problems: &mut Vec<Problem>) {
+    let packages = list(metadata, "packages");
+    let ours: Vec<&str> = packages.iter().filter_map(|p| p["name"].as_str()).collect();
+    for package in packages {
+        let name = package["name"].as_str().unwrap_or_default();
+        let mut complain = |what| problems.push(Problem::new(&place(metadata, package), 1, what));
+        if !is_known(name) {
+            complain(format!("`{name}` has no place yet in xtask/src/tidy/direction.rs"));
+        }
+        for dependency in list(package, "dependencies") {
+            let to = dependency["name"].as_str().unwrap_or_default();
+            let in_tests = dependency["kind"] == "dev";
+            if ours.contains(&to) && !may_know(name, to, in_tests) {
+                let kind = if in_tests { "depend in tests" } else { "depend" };
+                complain(format!("`{name}` may not {kind} on `{to}`; move what it needs to core"));
+            }
+        }
+    }
+}
+
+fn is_known(name: &str) -> bool {
+    MIDDLE.contains(&name) || ["qiang-core", "qiang", "xtask", TESTKIT].contains(&name)
+}
+
+fn may_know(from: &str, to: &str, in_tests: bool) -> bool {
+    let to_core = to == "qiang-core";
+    let to_middle = MIDDLE.contains(&to);
+    match from {
+        _ if to == TESTKIT => in_tests && from != "xtask",
+        "qiang" | TESTKIT => to_core || to_middle,
+        _ if MIDDLE.contains(&from) => to_core,
+        _ => false,
+    }
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value[key].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn place(metadata: &Value, package: &Value) -> String {
+    let manifest = package["manifest_path"].as_str().unwrap_or("Cargo.toml");
+    let root = metadata["workspace_root"].as_str().unwrap_or_default();
+    manifest.strip_prefix(root).unwrap_or(manifest).trim_start_matches('/').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    fn complaints(from: &str, to: &str, kind: Option<&str>) -> usize {
+        let metadata = json!({"workspace_root": "/r", "packages": [
+            {"name": from, "manifest_path": "/r/a/Cargo.toml",
+             "dependencies": [{"name": to, "kind": kind}, {"name": "serde", "kind": null}]},
+            {"name": to, "manifest_path": "/r/b/Cargo.toml", "dependencies": []},
+        ]});
+        let mut problems = Vec::new();
+        super::check(&metadata, &mut problems);
+        problems.len()
+    }
+
+    #[test]
+    fn the_way_down_is_open() {
+        assert_eq!(complaints("qiang", "qiang-store", None), 0);
+        assert_eq!(complaints("qiang-engine", "qiang-core", None), 0);
+        assert_eq!(complaints("qiang-engine", "qiang-testkit", Some("dev")), 0);
+    }
+
+    #[test]
+    fn up_sideways_and_around_are_closed() {
+        assert_eq!(complaints("qiang-core", "qiang-engine", None), 1);
+        assert_eq!(complaints("qiang-core", "qiang-store", Some("dev")), 1);
+        assert_eq!(complaints("qiang-engine", "qiang-store", None), 1);
+        assert_eq!(complaints("qiang-store", "qiang", None), 1);
+        assert_eq!(complaints("qiang", "qiang-testkit", None), 1);
+        assert_eq!(complaints("xtask", "qiang-core", None), 1);
+    }
+
+    #[test]
+    fn a_new_crate_is_placed_on_purpose() {
+        assert_eq!(complaints("qiang", "qiang-new", None), 2);
+    }
+}
