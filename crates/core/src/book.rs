@@ -1,0 +1,289 @@
+//! All pools of one engine, and the one place where commands meet them.
+//!
+//! A book is what an engine keeps in memory. It handles commands (decide, then apply, then hand
+//! the event to the caller's log), releases what is overdue, can be written out as a list of
+//! events, and is rebuilt by storing events and settling once.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use foldhash::fast::FixedState;
+
+use crate::pool::Decision;
+use crate::{
+    Claim, ClaimId, Command, Event, Outcome, Pool, PoolChange, PoolId, PoolState, PoolView,
+    Refusal, Reply, Settlement, Timestamp,
+};
+
+/// Every pool there is, with the deadlines of their claims.
+#[derive(Debug)]
+pub struct Book {
+    seed: u64,
+    /// In the order they were opened.
+    pools: Vec<Pool>,
+    places: HashMap<PoolId, u32, FixedState>,
+    /// May hold deadlines that no longer stand; the claim itself knows.
+    due: BinaryHeap<Reverse<(Timestamp, u32, u32)>>,
+}
+
+/// How far a snapshot has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SnapshotCursor {
+    pool: usize,
+    step: usize,
+}
+
+impl Book {
+    /// An empty book. `seed` spreads its hash tables, so that nobody can aim at one bucket.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            pools: Vec::new(),
+            places: HashMap::with_hasher(FixedState::with_seed(seed)),
+            due: BinaryHeap::new(),
+        }
+    }
+
+    /// A pool by its id.
+    #[must_use]
+    pub fn pool(&self, id: PoolId) -> Option<&Pool> {
+        self.places.get(&id).map(|place| &self.pools[*place as usize])
+    }
+
+    /// A claim by its id.
+    #[must_use]
+    pub fn claim(&self, id: ClaimId) -> Option<Claim> {
+        self.pool(id.pool)?.claim(id.number)
+    }
+
+    /// All pools in the order they were opened, from the `from`th on.
+    pub fn pools_from(&self, from: usize) -> impl DoubleEndedIterator<Item = &Pool> {
+        self.pools.iter().skip(from)
+    }
+
+    /// Decides a command, applies what comes of it, and hands the event to `log`. Everything due
+    /// by `now` must have been released before; a deadline is never overtaken.
+    pub fn handle(
+        &mut self,
+        command: &Command,
+        now: Timestamp,
+        log: &mut impl FnMut(&Event),
+    ) -> Reply {
+        assert!(self.next_due().is_none_or(|due| due > now), "overdue claims come first");
+        match command {
+            Command::Open { pool, terms } => {
+                let decision = match self.pool(*pool) {
+                    Some(pool) => pool.decide_open(terms),
+                    None => Decision::Commit(Event::Pool(PoolState {
+                        id: *pool,
+                        version: 1,
+                        change: PoolChange::Opened,
+                        terms: terms.clone(),
+                        total: terms.units(),
+                        closed_at: None,
+                        at: now,
+                    })),
+                };
+                Reply::Pool(self.carry_out(decision, log, view_of))
+            }
+            Command::Restock { pool, units, request } => {
+                self.on_pool(*pool, log, |pool| pool.decide_restock(units.get(), request, now))
+            }
+            Command::Close { pool } => self.on_pool(*pool, log, |pool| pool.decide_close(now)),
+            Command::Clear { pool } => self.on_pool(*pool, log, |pool| pool.decide_clear(now)),
+            Command::Claim(wish) => {
+                let decision = match self.pool(wish.pool) {
+                    Some(pool) => pool.decide_claim(wish, now),
+                    None => Decision::Refuse(Refusal::NoSuchPool),
+                };
+                Reply::Claim(self.carry_out(decision, log, claim_of))
+            }
+            Command::Order { claim, by } => {
+                self.on_claim(*claim, log, |pool| pool.decide_order(claim.number, by.as_ref(), now))
+            }
+            Command::Release { claim, by, reason } => self.on_claim(*claim, log, |pool| {
+                pool.decide_release(claim.number, by.as_ref(), *reason, now)
+            }),
+            Command::Pay(pay) => self.on_money(pay.order, log, |pool| pool.decide_pay(pay, now)),
+            Command::Refund(pay) => {
+                self.on_money(pay.order, log, |pool| pool.decide_refund(pay, now))
+            }
+        }
+    }
+
+    /// The earliest deadline, which may turn out not to stand any more.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.due.peek().map(|Reverse((due, _, _))| *due)
+    }
+
+    /// Releases claims whose deadline has come, at most `max` of them, and says how many.
+    /// Fewer than `max` means that nothing overdue is left.
+    pub fn expire_due(
+        &mut self,
+        now: Timestamp,
+        max: usize,
+        log: &mut impl FnMut(&Event),
+    ) -> usize {
+        let mut released = 0;
+        while released < max
+            && let Some(Reverse((due, place, number))) = self.due.peek().copied()
+            && due <= now
+        {
+            self.due.pop();
+            let pool = &self.pools[place as usize];
+            let Some(event) = pool.decide_expiry(number, due, now) else { continue };
+            self.apply(&event);
+            log(&event);
+            released += 1;
+        }
+        released
+    }
+
+    /// Applies an event that was decided on this very book.
+    pub fn apply(&mut self, event: &Event) {
+        let (place, opened) = self.place_for(event);
+        let pool = &mut self.pools[place as usize];
+        if !opened {
+            pool.apply(event);
+        }
+        if let Event::Claim(claim) = event
+            && let Some(due) = pool.due(claim.id.number)
+        {
+            self.due.push(Reverse((due, place, claim.id.number)));
+        }
+    }
+
+    /// Takes over an event of a snapshot or a log, if it is newer than what is stored. The book
+    /// answers nothing until [`Book::settle`] was called.
+    pub fn store(&mut self, event: &Event) {
+        let (place, opened) = self.place_for(event);
+        if !opened {
+            self.pools[place as usize].store(event);
+        }
+    }
+
+    /// Counts everything anew after a run of [`Book::store`].
+    pub fn settle(&mut self) {
+        let mut due = Vec::new();
+        for (place, pool) in (0_u32..).zip(&mut self.pools) {
+            pool.settle();
+            let open = (1..=pool.claims())
+                .filter_map(|number| pool.due(number).map(|due| Reverse((due, place, number))));
+            due.extend(open);
+        }
+        self.due = due.into();
+    }
+
+    /// Writes the next part of a snapshot: at least one event and about `max` of them. Says
+    /// whether that was the last part. What changes between two parts is in the log, and newer.
+    pub fn snapshot(
+        &self,
+        cursor: &mut SnapshotCursor,
+        max: usize,
+        log: &mut impl FnMut(&Event),
+    ) -> bool {
+        let mut budget = max;
+        while let Some(pool) = self.pools.get(cursor.pool) {
+            let history = pool.history();
+            let claims = pool.claims() as usize;
+            if cursor.step == 0 {
+                history.iter().for_each(|state| log(&Event::Pool(state.clone())));
+                budget = budget.saturating_sub(history.len());
+                cursor.step = 1;
+            }
+            while cursor.step <= claims && budget > 0 {
+                let number = u32::try_from(cursor.step).expect("claim numbers fit");
+                log(&Event::Claim(pool.claim(number).expect("numbers are dense")));
+                cursor.step += 1;
+                budget -= 1;
+            }
+            if cursor.step <= claims {
+                return false;
+            }
+            pool.refunds_from(0).for_each(|(_, refund)| log(&Event::Refund(refund)));
+            *cursor = SnapshotCursor { pool: cursor.pool + 1, step: 0 };
+            if budget == 0 {
+                return cursor.pool == self.pools.len();
+            }
+        }
+        true
+    }
+
+    fn place_for(&mut self, event: &Event) -> (u32, bool) {
+        if let Some(place) = self.places.get(&event.pool()) {
+            return (*place, false);
+        }
+        let Event::Pool(state) = event else {
+            panic!("pool {} was never opened", event.pool());
+        };
+        let place = u32::try_from(self.pools.len()).expect("fewer pools than numbers");
+        self.pools.push(Pool::open(state, self.seed));
+        self.places.insert(state.id, place);
+        (place, true)
+    }
+
+    fn on_pool(
+        &mut self,
+        id: PoolId,
+        log: &mut impl FnMut(&Event),
+        decide: impl FnOnce(&Pool) -> Decision<PoolView>,
+    ) -> Reply {
+        let decision = self.pool(id).map_or(Decision::Refuse(Refusal::NoSuchPool), decide);
+        Reply::Pool(self.carry_out(decision, log, view_of))
+    }
+
+    fn on_claim(
+        &mut self,
+        id: ClaimId,
+        log: &mut impl FnMut(&Event),
+        decide: impl FnOnce(&Pool) -> Decision<Claim>,
+    ) -> Reply {
+        let decision = self.pool(id.pool).map_or(Decision::Refuse(Refusal::NoSuchClaim), decide);
+        Reply::Claim(self.carry_out(decision, log, claim_of))
+    }
+
+    fn on_money(
+        &mut self,
+        id: ClaimId,
+        log: &mut impl FnMut(&Event),
+        decide: impl FnOnce(&Pool) -> Decision<Settlement>,
+    ) -> Reply {
+        let decision = self.pool(id.pool).map_or(Decision::Refuse(Refusal::NoSuchClaim), decide);
+        Reply::Settlement(self.carry_out(decision, log, |_, event| match event {
+            Event::Claim(paid) => crate::pool::settlement(paid),
+            Event::Refund(refund) => Settlement::RefundDue(refund),
+            Event::Pool(_) => unreachable!("money changes no pool as a whole"),
+        }))
+    }
+
+    fn carry_out<T>(
+        &mut self,
+        decision: Decision<T>,
+        log: &mut impl FnMut(&Event),
+        done: impl FnOnce(&Self, Event) -> T,
+    ) -> Outcome<T> {
+        match decision {
+            Decision::Commit(event) => {
+                self.apply(&event);
+                log(&event);
+                Outcome::Done(done(self, event))
+            }
+            Decision::Repeat(value) => Outcome::Replayed(value),
+            Decision::Refuse(refusal) => Outcome::Refused(refusal),
+        }
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "every outcome is made of its event")]
+fn view_of(book: &Book, event: Event) -> PoolView {
+    book.pool(event.pool()).expect("it was just applied").view()
+}
+
+fn claim_of(_: &Book, event: Event) -> Claim {
+    match event {
+        Event::Claim(claim) => claim,
+        Event::Pool(_) | Event::Refund(_) => unreachable!("a claim's command changes a claim"),
+    }
+}

@@ -1,0 +1,99 @@
+//! What leaves the rules: the record of one change, with the full new state and a version.
+//!
+//! Because an event carries everything and names its version, applying it is "take it if it is
+//! newer": twice, or late, does no harm. A snapshot is nothing but a shorter list of events.
+
+use std::sync::Arc;
+
+use crate::{Claim, PoolId, Refund, RequestId, State, Terms, Timestamp};
+
+/// One change of one pool or one claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A pool was opened, restocked, closed or cleared.
+    Pool(PoolState),
+    /// A claim was granted, ordered, paid or released.
+    Claim(Claim),
+    /// Money has to go back.
+    Refund(Refund),
+}
+
+impl Event {
+    /// The pool it happened in.
+    #[must_use]
+    pub fn pool(&self) -> PoolId {
+        match self {
+            Self::Pool(pool) => pool.id,
+            Self::Claim(claim) => claim.id.pool,
+            Self::Refund(refund) => refund.order.pool,
+        }
+    }
+
+    /// When it happened.
+    #[must_use]
+    pub fn at(&self) -> Timestamp {
+        match self {
+            Self::Pool(pool) => pool.at,
+            Self::Claim(claim) => claim.changed_at,
+            Self::Refund(refund) => refund.at,
+        }
+    }
+
+    /// Its name on the wire.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Pool(pool) => match pool.change {
+                PoolChange::Opened => "pool_opened",
+                PoolChange::Restocked { .. } => "pool_restocked",
+                PoolChange::Closed => "pool_closed",
+                PoolChange::Cleared => "pool_cleared",
+            },
+            Self::Claim(claim) if claim.version == 1 => "claim_granted",
+            Self::Claim(claim) => match claim.state {
+                State::Held => "claim_granted",
+                State::Ordered => "claim_ordered",
+                State::Paid => "claim_paid",
+                State::Released => "claim_released",
+            },
+            Self::Refund(_) => "refund_due",
+        }
+    }
+}
+
+/// A pool as one change left it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolState {
+    /// Which pool.
+    pub id: PoolId,
+    /// 1 when opened, one more with every change.
+    pub version: u32,
+    /// What the change was.
+    pub change: PoolChange,
+    /// Its rules.
+    pub terms: Arc<Terms>,
+    /// All units it ever had.
+    pub total: u32,
+    /// When it was closed by hand.
+    pub closed_at: Option<Timestamp>,
+    /// When it changed.
+    pub at: Timestamp,
+}
+
+/// What can happen to a pool as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PoolChange {
+    /// It exists from now on.
+    Opened,
+    /// Units were added.
+    Restocked {
+        /// How many.
+        units: u32,
+        /// By which request.
+        request: RequestId,
+    },
+    /// No more claims.
+    Closed,
+    /// Out of the engine; the records stay.
+    Cleared,
+}

@@ -1,0 +1,358 @@
+//! The engine that needs nothing but a folder: one writer thread that owns all pools in memory,
+//! a bounded queue in front of it, and a journal behind it.
+//!
+//! What was handed over is decided even if nobody waits for the answer any more.
+
+pub(crate) mod codec;
+pub(crate) mod journal;
+pub(crate) mod log;
+mod queue;
+pub(crate) mod sqlite;
+pub(crate) mod stats;
+pub(crate) mod writer;
+
+use std::fs::{File, TryLockError};
+use std::io::{Read, Seek, Write as _};
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+
+use qiang_core::{
+    Book, Claim, ClaimId, ClaimRequest, Command, Outcome, PayRequest, PoolId, PoolView,
+    ReleaseReason, Reply, RequestId, Settlement, Terms, UserId,
+};
+use tokio::sync::{oneshot, watch};
+
+use self::queue::Queue;
+use self::writer::Position;
+use crate::{
+    Clock, Error, Job, JournalError, LogReader, OpenError, Poisoned, SqliteJournal, Stats, Writer,
+    WriterOptions,
+};
+
+const LOCK_FILE: &str = "lock";
+
+/// How an embedded engine is set up.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The data folder; made if missing.
+    pub folder: PathBuf,
+    /// Requests that may wait for the writer; one more is refused.
+    pub queue: usize,
+    /// How the writer works.
+    pub writer: WriterOptions,
+}
+
+/// A handle to the engine; all clones speak to the same writer.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    folder: PathBuf,
+    queue: Queue,
+    stats: Arc<Stats>,
+    consumed: Arc<AtomicU64>,
+    durable: watch::Sender<u64>,
+    poison: OnceLock<String>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Engine {
+    /// Takes the folder, recovers what it holds, releases what ran out meanwhile, and starts.
+    pub fn open(options: Options, clock: impl Clock) -> Result<Self, OpenError> {
+        let lock = take_folder(&options.folder)?;
+        let journal = SqliteJournal::open(&options.folder)?;
+        let (consumed, stats) = (Arc::<AtomicU64>::default(), Arc::<Stats>::default());
+        let mut writer = Writer::recover(
+            journal,
+            clock,
+            options.writer,
+            Arc::clone(&consumed),
+            Arc::clone(&stats),
+        )?;
+        writer.step(&mut Vec::new()).map_err(|Poisoned(error)| error)?;
+        let shared = Arc::new(Shared {
+            folder: options.folder,
+            queue: Queue::new(options.queue),
+            stats,
+            consumed,
+            durable: watch::Sender::new(writer.position().seq),
+            poison: OnceLock::new(),
+            writer: Mutex::new(None),
+        });
+        let run = {
+            let shared = Arc::clone(&shared);
+            move || {
+                let closing = Closing(&shared);
+                run(&shared, &mut writer);
+                drop(closing);
+                drop(writer);
+                drop(lock);
+            }
+        };
+        let thread = std::thread::Builder::new().name("qiang-writer".into()).spawn(run);
+        let thread = thread.map_err(OpenError::Thread)?;
+        *shared.writer.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        Ok(Self { shared })
+    }
+
+    /// Opens a pool. Asking again with the same terms gives the pool as it is.
+    pub async fn open_pool(
+        &self,
+        pool: PoolId,
+        terms: Arc<Terms>,
+    ) -> Result<Outcome<PoolView>, Error> {
+        self.ask_pool(Command::Open { pool, terms }).await
+    }
+
+    /// Takes units for a user.
+    pub async fn claim(&self, wish: ClaimRequest) -> Result<Outcome<Claim>, Error> {
+        self.ask_claim(Command::Claim(wish)).await
+    }
+
+    /// Turns a hold into an order. A user may only touch their own; `None` is the shop itself.
+    pub async fn order(&self, claim: ClaimId, by: Option<UserId>) -> Result<Outcome<Claim>, Error> {
+        self.ask_claim(Command::Order { claim, by }).await
+    }
+
+    /// Tells that money arrived for an order.
+    pub async fn pay(&self, pay: PayRequest) -> Result<Outcome<Settlement>, Error> {
+        self.ask_money(Command::Pay(pay)).await
+    }
+
+    /// Owes back a payment that came for a cleared pool.
+    pub async fn refund(&self, pay: PayRequest) -> Result<Outcome<Settlement>, Error> {
+        self.ask_money(Command::Refund(pay)).await
+    }
+
+    /// Gives units and quota back.
+    pub async fn release(
+        &self,
+        claim: ClaimId,
+        by: Option<UserId>,
+        reason: ReleaseReason,
+    ) -> Result<Outcome<Claim>, Error> {
+        self.ask_claim(Command::Release { claim, by, reason }).await
+    }
+
+    /// Adds units to a pool.
+    pub async fn restock(
+        &self,
+        pool: PoolId,
+        units: NonZeroU32,
+        request: RequestId,
+    ) -> Result<Outcome<PoolView>, Error> {
+        self.ask_pool(Command::Restock { pool, units, request }).await
+    }
+
+    /// Ends granting.
+    pub async fn close(&self, pool: PoolId) -> Result<Outcome<PoolView>, Error> {
+        self.ask_pool(Command::Close { pool }).await
+    }
+
+    /// Drops a closed pool whose claims are all settled.
+    pub async fn clear(&self, pool: PoolId) -> Result<Outcome<PoolView>, Error> {
+        self.ask_pool(Command::Clear { pool }).await
+    }
+
+    /// A pool as it is now, and durable.
+    pub async fn pool(&self, id: PoolId) -> Result<Option<PoolView>, Error> {
+        self.look(move |book, _| book.pool(id).map(qiang_core::Pool::view)).await
+    }
+
+    /// Pools in the order they were opened, newest first, skipping `skip` and at most `max`.
+    pub async fn pools(&self, skip: usize, max: usize) -> Result<Vec<PoolView>, Error> {
+        self.look(move |book, _| {
+            let newest_first = book.pools_from(0).rev().skip(skip).take(max);
+            newest_first.map(qiang_core::Pool::view).collect()
+        })
+        .await
+    }
+
+    /// A claim as it is now, and durable.
+    pub async fn claim_view(&self, id: ClaimId) -> Result<Option<Claim>, Error> {
+        self.look(move |book, _| book.claim(id)).await
+    }
+
+    /// Claims of a pool behind number `after`, at most `max`.
+    pub async fn claims(&self, pool: PoolId, after: u32, max: u32) -> Result<Vec<Claim>, Error> {
+        self.look(move |book, _| {
+            let numbers = after.saturating_add(1)..=after.saturating_add(max);
+            let pool = book.pool(pool);
+            numbers.map_while(|number| pool.and_then(|pool| pool.claim(number))).collect()
+        })
+        .await
+    }
+
+    /// Makes the writer look at its clock: when this returns, everything overdue is released.
+    pub async fn expire_due(&self) -> Result<(), Error> {
+        self.look(|_, _| ()).await
+    }
+
+    /// The position of the last durable event.
+    pub async fn position(&self) -> Result<u64, Error> {
+        self.look(|_, position: Position| position.seq).await
+    }
+
+    /// Follows the position of the last durable event.
+    #[must_use]
+    pub fn durable(&self) -> watch::Receiver<u64> {
+        self.shared.durable.subscribe()
+    }
+
+    /// A reader of the durable events.
+    pub fn log_reader(&self) -> Result<LogReader, JournalError> {
+        LogReader::open(&self.shared.folder)
+    }
+
+    /// Tells that every consumer has passed `seq`: what lies before may be trimmed.
+    pub fn consumed(&self, seq: u64) {
+        self.shared.consumed.fetch_max(seq, Ordering::Release);
+    }
+
+    /// Why the engine stopped for good, if it did.
+    #[must_use]
+    pub fn poisoned(&self) -> Option<&str> {
+        self.shared.poison.get().map(String::as_str)
+    }
+
+    /// What the engine counts about itself.
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        &self.shared.stats
+    }
+
+    /// How many requests wait for the writer.
+    #[must_use]
+    pub fn queue_depth(&self) -> usize {
+        self.shared.queue.len()
+    }
+
+    /// The data folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.shared.folder
+    }
+
+    /// Takes nothing more, answers everything taken, and gives the folder free. Blocks.
+    pub fn shut_down(&self) {
+        self.shared.queue.close();
+        let writer = self.shared.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(writer) = writer {
+            // A panic of the writer was reported when it happened.
+            let _ended = writer.join();
+        }
+    }
+
+    async fn ask_claim(&self, command: Command) -> Result<Outcome<Claim>, Error> {
+        match self.ask(command).await? {
+            Reply::Claim(outcome) => Ok(outcome),
+            other => unreachable!("asked about a claim, answered {other:?}"),
+        }
+    }
+
+    async fn ask_pool(&self, command: Command) -> Result<Outcome<PoolView>, Error> {
+        match self.ask(command).await? {
+            Reply::Pool(outcome) => Ok(outcome),
+            other => unreachable!("asked about a pool, answered {other:?}"),
+        }
+    }
+
+    async fn ask_money(&self, command: Command) -> Result<Outcome<Settlement>, Error> {
+        match self.ask(command).await? {
+            Reply::Settlement(outcome) => Ok(outcome),
+            other => unreachable!("asked about money, answered {other:?}"),
+        }
+    }
+
+    async fn ask(&self, command: Command) -> Result<Reply, Error> {
+        let (answer, answered) = oneshot::channel();
+        self.push(Job::Command(command, answer))?;
+        answered.await.unwrap_or(Err(Error::OutcomeUnknown))
+    }
+
+    /// Runs `look` on the writer when everything it can see is durable.
+    async fn look<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Book, Position) -> T + Send + 'static,
+    ) -> Result<T, Error> {
+        let (answer, answered) = oneshot::channel();
+        self.push(Job::Look(Box::new(move |book, position| {
+            let _heard = answer.send(look(book, position));
+        })))?;
+        answered.await.map_err(|_| Error::Unavailable)
+    }
+
+    fn push(&self, job: Job) -> Result<(), Error> {
+        self.shared.queue.push(job).inspect_err(|error| {
+            if *error == Error::Overloaded {
+                self.shared.stats.overloaded.fetch_add(1, Ordering::Relaxed);
+            }
+        })
+    }
+}
+
+/// The life of the writer thread.
+fn run(shared: &Shared, writer: &mut Writer<SqliteJournal, impl Clock>) {
+    let mut jobs = Vec::new();
+    let mut more = true;
+    while more {
+        more = shared.queue.take(&mut jobs, writer.patience());
+        if let Err(Poisoned(error)) = writer.step(&mut jobs) {
+            let reason = crate::error::chain(&error);
+            tracing::error!(reason, "the engine stopped: restart when the cause is mended");
+            let _first = shared.poison.set(reason);
+            jobs.clear();
+            return;
+        }
+        shared.durable.send_replace(writer.position().seq);
+    }
+}
+
+/// Closes the queue when the writer ends, however it ends, so that nobody waits for ever.
+struct Closing<'a>(&'a Shared);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.queue.close();
+        if std::thread::panicking() {
+            let _first = self.0.poison.set("a bug stopped the writer; see the log".into());
+        }
+        let mut rest = Vec::new();
+        self.0.queue.take(&mut rest, None);
+        for job in rest {
+            if let Job::Command(_, answer) = job {
+                let _heard = answer.send(Err(Error::Unavailable));
+            }
+        }
+    }
+}
+
+/// Makes the folder if needed and takes its lock, which ends with the process at the latest.
+fn take_folder(folder: &Path) -> Result<File, OpenError> {
+    let unusable = |source| OpenError::Folder { path: folder.into(), source };
+    std::fs::create_dir_all(folder).map_err(unusable)?;
+    let path = folder.join(LOCK_FILE);
+    let mut options = File::options();
+    let mut lock =
+        options.read(true).write(true).create(true).truncate(false).open(path).map_err(unusable)?;
+    match lock.try_lock() {
+        Ok(()) => {
+            let written = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
+            written.map_err(unusable)?;
+            Ok(lock)
+        }
+        Err(TryLockError::WouldBlock) => {
+            let mut owner = String::new();
+            let read = lock.rewind().and_then(|()| lock.read_to_string(&mut owner));
+            let pid = read.ok().and_then(|_| owner.trim().parse().ok());
+            Err(OpenError::Locked { path: folder.into(), pid })
+        }
+        Err(TryLockError::Error(source)) => Err(unusable(source)),
+    }
+}

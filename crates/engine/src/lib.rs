@@ -1,0 +1,20 @@
+//! Decides claims, durably. The only place that decides.
+//!
+//! An engine takes commands, decides them with the rules of `qiang-core`, makes what was decided
+//! durable, and only then answers. Failures are of three kinds, never mixed: a refusal is an
+//! answer ([`qiang_core::Refusal`]); [`Error`] says that the engine could not do its work, and
+//! whether it may have happened; a broken invariant is a panic, from which the log recovers.
+
+mod clock;
+mod embedded;
+mod error;
+
+pub use clock::{Clock, ManualClock, Stopwatch, SystemClock};
+pub use embedded::codec::{DecodeError, Decoder, Encoder};
+pub use embedded::journal::{Batch, Journal, Part, Recovered, Write};
+pub use embedded::log::{LogReader, offline_log};
+pub use embedded::sqlite::SqliteJournal;
+pub use embedded::stats::{Histogram, Stats};
+pub use embedded::writer::{Answer, Job, Poisoned, Position, Writer, WriterOptions};
+pub use embedded::{Engine, Options};
+pub use error::{Error, JournalError, OpenError};
