@@ -21,7 +21,7 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);
 
 /// Runs its arguments until its input closes, then stops them and waits for them.
-const KEEPER: &str = r#""$@" & server=$!; read -r _; kill "$server"; wait "$server""#;
+const KEEPER: &str = r#""$@" & server=$!; read -r _; kill "$server"; wait "$server" 2>&-"#;
 
 /// A program and the Debian package that brings it.
 pub struct Program {
