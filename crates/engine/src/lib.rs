@@ -15,6 +15,6 @@ pub use embedded::journal::{Batch, Journal, Part, Recovered, Write};
 pub use embedded::log::{LogReader, offline_log};
 pub use embedded::sqlite::SqliteJournal;
 pub use embedded::stats::{Histogram, Stats};
-pub use embedded::writer::{Answer, Job, Poisoned, Position, Writer, WriterOptions};
+pub use embedded::writer::{Answer, Job, Look, Poisoned, Position, Writer, WriterOptions};
 pub use embedded::{Engine, Options};
 pub use error::{Error, JournalError, OpenError};

@@ -26,12 +26,15 @@ const SNAPSHOT_PART: usize = 4_096;
 /// Where the answer to a command goes.
 pub type Answer = oneshot::Sender<Result<Reply, Error>>;
 
+/// A look at the book and where it stands.
+pub type Look = Box<dyn FnOnce(&Book, Position) + Send>;
+
 /// One thing for the writer to do.
 pub enum Job {
     /// Decide a command.
     Command(Command, Answer),
     /// Look at the book, at a moment when all of it is durable.
-    Look(Box<dyn FnOnce(&Book, Position) + Send>),
+    Look(Look),
 }
 
 impl std::fmt::Debug for Job {
@@ -85,7 +88,7 @@ pub struct Writer<J, C> {
     consumed: Arc<AtomicU64>,
     stats: Arc<Stats>,
     replies: Vec<(Answer, Reply)>,
-    looks: Vec<Box<dyn FnOnce(&Book, Position) + Send>>,
+    looks: Vec<Look>,
 }
 
 #[derive(Debug)]
