@@ -188,7 +188,8 @@ impl Book {
         while let Some(pool) = self.pools.get(cursor.pool) {
             let history = pool.history();
             let claims = pool.claims() as usize;
-            if cursor.step == 0 {
+            let begun_before = cursor.step > 0;
+            if !begun_before {
                 history.iter().for_each(|state| log(&Event::Pool(state.clone())));
                 budget = budget.saturating_sub(history.len());
                 cursor.step = 1;
@@ -201,6 +202,11 @@ impl Book {
             }
             if cursor.step <= claims {
                 return false;
+            }
+            // Cleared since its first part: the claims that were not written yet are gone, so
+            // what is replayed behind the snapshot must find the pool cleared.
+            if begun_before && pool.is_cleared() {
+                history.iter().for_each(|state| log(&Event::Pool(state.clone())));
             }
             pool.refunds_from(0).for_each(|(_, refund)| log(&Event::Refund(refund)));
             *cursor = SnapshotCursor { pool: cursor.pool + 1, step: 0 };

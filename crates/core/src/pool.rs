@@ -164,7 +164,7 @@ impl Pool {
     }
 
     /// The refunds among its payments from the `from`th on, each with its place.
-    pub(crate) fn refunds_from(&self, from: usize) -> impl Iterator<Item = (usize, Refund)> + '_ {
+    pub fn refunds_from(&self, from: usize) -> impl Iterator<Item = (usize, Refund)> + '_ {
         self.payments.refunds_from(self.id, from)
     }
 
@@ -189,8 +189,7 @@ impl Pool {
         match event {
             Event::Pool(state) => match state.change {
                 PoolChange::Restocked { units, .. } => self.available += units,
-                PoolChange::Cleared => self.clear(),
-                PoolChange::Opened | PoolChange::Closed => {}
+                PoolChange::Opened | PoolChange::Closed | PoolChange::Cleared => {}
             },
             Event::Claim(claim) if claim.version == 1 => self.count_granted(claim.id.number),
             Event::Claim(claim) => self.count_changed(claim),
@@ -208,6 +207,11 @@ impl Pool {
                 if newer {
                     assert_eq!(state.version, self.state().version + 1, "no change is missing");
                     self.history.push(state.clone());
+                }
+                // At once, not in `settle`: a refund owed after the clearing may name a payment
+                // that paid before it.
+                if newer && self.is_cleared() {
+                    self.clear();
                 }
                 newer
             }
@@ -255,7 +259,6 @@ impl Pool {
     /// Counts everything anew from what is stored.
     pub(crate) fn settle(&mut self) {
         if self.is_cleared() {
-            self.clear();
             return;
         }
         let expected = self.records.len().max(self.terms.units());

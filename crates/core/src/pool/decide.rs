@@ -258,7 +258,8 @@ impl Pool {
     /// The end of granting.
     #[must_use]
     pub fn decide_close(&self, now: Timestamp) -> Decision<PoolView> {
-        if self.state().closed_at.is_some() {
+        // A pool can be cleared without having been closed by hand: its time ran out.
+        if self.state().closed_at.is_some() || self.is_cleared() {
             return Repeat(self.view());
         }
         let closed_at = Some(now);
