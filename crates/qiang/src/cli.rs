@@ -1,0 +1,130 @@
+//! The command line.
+//!
+//! Data goes to stdout, talk to stderr, so that every command can stand in a pipe. A command is
+//! one file under `cli/` with its `Args` and a `run`; this file only knows their names.
+
+mod config_check;
+mod output;
+mod tokens;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::{self, Config, Sources};
+
+const AFTER_HELP: &str = "\
+Configuration, the later ones stronger: defaults, qiang.toml, the environment
+(QIANG_HTTP__LISTEN for `listen` in [http]), flags. `qiang config check` shows the result.
+
+Exit codes:
+  0  done
+  1  it failed, or something was found wrong
+  2  the command line or the configuration makes no sense; nothing was done";
+
+const GLOBAL_HEADING: &str = "Global options";
+
+/// qiang (抢): hands out scarce things to a crowd, exactly.
+#[derive(Debug, Parser)]
+#[command(name = "qiang", version, after_help = AFTER_HELP, propagate_version = true)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every command can be told.
+#[derive(Debug, Args)]
+struct Global {
+    /// The configuration file [default: ./qiang.toml, if there is one]
+    #[arg(long, global = true, value_name = "FILE", env = "QIANG_CONFIG")]
+    #[arg(help_heading = GLOBAL_HEADING)]
+    config: Option<PathBuf>,
+    /// The folder everything lives in: journal, records, keys [default: ./qiang-data]
+    #[arg(long, global = true, value_name = "DIR", help_heading = GLOBAL_HEADING)]
+    data: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Tokens(tokens::Args),
+    /// Look at the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Show every setting in effect and where it came from, or every mistake
+    Check(config_check::Args),
+}
+
+impl Global {
+    /// The layers below the flags of a command; the command adds its own.
+    fn sources(&self) -> anyhow::Result<Sources> {
+        let data = self.data.as_ref().map(|data| {
+            data.to_str().map(str::to_owned).context("the path given with --data is not UTF-8")
+        });
+        let sources = Sources::of_process(self.config.clone());
+        Ok(sources.with_flag("--data", "data", data.transpose()?))
+    }
+
+    fn config(&self) -> anyhow::Result<Config> {
+        Ok(Config::load(self.sources()?)?)
+    }
+}
+
+/// Runs the command line of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(&cli) {
+        Ok(code) => code,
+        Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let misconfigured = error.downcast_ref::<config::Error>().is_some();
+            output::say(format_args!("error: {error:#}"));
+            if misconfigured { Exit::Misused.into() } else { Exit::Failed.into() }
+        }
+    }
+}
+
+fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
+    match &cli.command {
+        Command::Tokens(args) => tokens::run(args, &cli.global.config()?),
+        Command::Config(ConfigCommand::Check(args)) => {
+            config_check::run(args, &Config::load(cli.global.sources()?))
+        }
+    }
+}
+
+/// How a command ends, other than well.
+#[derive(Debug, Clone, Copy)]
+enum Exit {
+    Failed,
+    Misused,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(match exit {
+            Exit::Failed => 1,
+            Exit::Misused => 2,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,365 @@
+//! Layers, origins, and what each mistake is told.
+
+use std::fs;
+
+use super::*;
+
+fn with_file(text: &str) -> Result<Config, Error> {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = dir.path().join("shop.toml");
+    fs::write(&path, text).expect("the folder is writable");
+    Config::load(Sources::default().with_file(path))
+}
+
+/// The faults of a file, without the folder it happened to be in.
+fn faults(text: &str) -> String {
+    let error = with_file(text).expect_err("it is wrong").to_string();
+    let lines: Vec<&str> =
+        error.lines().map(|line| line.find("shop.toml").map_or(line, |at| &line[at..])).collect();
+    lines.join("\n")
+}
+
+fn with_variables(variables: &[(&str, &str)]) -> Result<Config, Error> {
+    let sources = variables
+        .iter()
+        .fold(Sources::default(), |sources, (name, value)| sources.with_variable(name, value));
+    Config::load(sources)
+}
+
+fn origin<'a>(config: &'a Config, key: &str) -> &'a Origin {
+    let setting = config.settings.iter().find(|setting| setting.key == key);
+    &setting.expect("a known key").origin
+}
+
+#[test]
+fn without_a_word_everything_is_local() {
+    let config = Config::load(Sources::default()).expect("defaults are valid");
+    assert!(config.http.listen.ip().is_loopback());
+    assert_eq!(config.data, Path::new("./qiang-data"));
+    assert_eq!(config.engine.url, EngineUrl::Embedded { folder: "./qiang-data".into() });
+    assert_eq!(config.database.url, DatabaseUrl::Sqlite { path: "./qiang-data/qiang.db".into() });
+    assert_eq!(config.bus.url, BusUrl::Log);
+    assert!(config.payments.sandbox && config.auth.jwt_secret.is_none());
+    assert_eq!(config.audit.every, Some(Duration::from_secs(300)));
+    assert!(config.settings.iter().all(|setting| setting.origin == Origin::Default));
+}
+
+#[test]
+fn the_later_layer_is_the_stronger_one() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = dir.path().join("qiang.toml");
+    fs::write(
+        &path,
+        "[http]\nlisten = \"127.0.0.1:1\"\nmax_connections = 7\nbody_limit_bytes = 2048",
+    )
+    .expect("writable");
+    let config = Config::load(
+        Sources::default()
+            .with_file(&path)
+            .with_variable("QIANG_HTTP__LISTEN", "127.0.0.1:2")
+            .with_variable("QIANG_HTTP__MAX_CONNECTIONS", "8")
+            .with_flag("--listen", "http.listen", Some("127.0.0.1:3".to_owned()))
+            .with_flag("--data", "data", None),
+    )
+    .expect("valid");
+    assert_eq!(config.http.listen.port(), 3);
+    assert_eq!((config.http.max_connections, config.http.body_limit_bytes), (8, 2048));
+    assert_eq!(*origin(&config, "http.listen"), Origin::Flag("--listen"));
+    let variable = Origin::Variable("QIANG_HTTP__MAX_CONNECTIONS".to_owned());
+    assert_eq!(*origin(&config, "http.max_connections"), variable);
+    let in_file = Origin::File { path, line: 4, column: 1 };
+    assert_eq!(*origin(&config, "http.body_limit_bytes"), in_file);
+    assert_eq!(*origin(&config, "http.request_timeout_ms"), Origin::Default);
+}
+
+#[test]
+fn every_key_can_be_set_in_the_file_and_in_the_environment() {
+    let secret = "s".repeat(32);
+    let other = "o".repeat(32);
+    let values = [
+        ("data", "/d"),
+        ("http.listen", "0.0.0.0:80"),
+        ("http.body_limit_bytes", "1024"),
+        ("http.header_timeout_ms", "101"),
+        ("http.body_timeout_ms", "102"),
+        ("http.request_timeout_ms", "103"),
+        ("http.shutdown_grace_ms", "0"),
+        ("http.max_connections", "1_000"),
+        ("engine.url", "embedded:/e"),
+        ("engine.queue", "1"),
+        ("engine.snapshot_bytes", "65536"),
+        ("database.url", "sqlite:///db/q.db"),
+        ("bus.url", "log:"),
+        ("auth.jwt_secret", &secret),
+        ("auth.token_ttl_secs", "60"),
+        ("payments.sandbox", "true"),
+        ("payments.callback_secret", &other),
+        ("payments.callback_window_secs", "1"),
+        ("audit.every_secs", "0"),
+        ("log.filter", "warn,qiang=debug"),
+    ];
+    let variables: Vec<_> =
+        values.iter().map(|(key, value)| (environment::variable(key), *value)).collect();
+    let variables: Vec<_> = variables.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    let from_variables = with_variables(&variables).expect("all valid");
+    let lines: Vec<String> = values
+        .iter()
+        .map(|(key, value)| match value.replace('_', "").parse::<u64>() {
+            Ok(_) => format!("{key} = {value}"),
+            Err(_) if *value == "true" => format!("{key} = true"),
+            Err(_) => format!("{key} = {value:?}"),
+        })
+        .collect();
+    let from_file = with_file(&lines.join("\n")).expect("all valid");
+    for config in [from_variables, from_file] {
+        assert_eq!(config.settings.len(), values.len(), "a key is missing from this test");
+        assert!(config.settings.iter().all(|setting| setting.origin != Origin::Default));
+        assert_eq!(config.data, Path::new("/d"));
+        assert_eq!(config.http.listen.to_string(), "0.0.0.0:80");
+        assert_eq!(config.http.body_limit_bytes, 1024);
+        assert_eq!(config.http.header_timeout, Duration::from_millis(101));
+        assert_eq!(config.http.body_timeout, Duration::from_millis(102));
+        assert_eq!(config.http.request_timeout, Duration::from_millis(103));
+        assert_eq!(config.http.shutdown_grace, Duration::ZERO);
+        assert_eq!(config.http.max_connections, 1000);
+        assert_eq!(config.engine.url, EngineUrl::Embedded { folder: "/e".into() });
+        assert_eq!((config.engine.queue, config.engine.snapshot_bytes), (1, 65536));
+        assert_eq!(config.database.url, DatabaseUrl::Sqlite { path: "/db/q.db".into() });
+        assert_eq!(config.auth.jwt_secret, Some(Secret::new(secret.as_bytes())));
+        assert_eq!(config.auth.token_ttl, Duration::from_secs(60));
+        assert!(config.payments.sandbox);
+        assert_eq!(config.payments.callback_secret, Some(Secret::new(other.as_bytes())));
+        assert_eq!(config.payments.callback_window, Duration::from_secs(1));
+        assert_eq!(config.audit.every, None);
+        assert_eq!(config.log.filter, "warn,qiang=debug");
+    }
+}
+
+#[test]
+fn the_data_folder_carries_what_is_not_named_otherwise() {
+    let sources = || Sources::default().with_flag("--data", "data", Some("/srv/q".to_owned()));
+    let config = Config::load(sources()).expect("valid");
+    assert_eq!(config.engine.url, EngineUrl::Embedded { folder: "/srv/q".into() });
+    assert_eq!(config.database.url, DatabaseUrl::Sqlite { path: "/srv/q/qiang.db".into() });
+    let config = Config::load(sources().with_variable("QIANG_ENGINE__URL", "embedded:"));
+    let url = config.expect("valid").engine.url;
+    assert_eq!(url, EngineUrl::Embedded { folder: "/srv/q".into() });
+}
+
+#[test]
+fn the_sandbox_is_on_by_itself_only_on_loopback() {
+    let sandbox = |text: &str| with_file(text).map(|c| (c.payments.sandbox, c.cautions().len()));
+    let public = "http.listen = \"0.0.0.0:80\"\n";
+    assert_eq!(sandbox("http.listen = \"[::1]:80\"").expect("valid"), (true, 0));
+    assert_eq!(sandbox("payments.sandbox = false").expect("valid"), (false, 0));
+    assert_eq!(sandbox(public).expect("valid"), (false, 0));
+    let forced = format!("{public}payments.sandbox = true");
+    assert_eq!(sandbox(&forced).expect("allowed, and said aloud"), (true, 1));
+}
+
+#[test]
+fn a_mistake_is_told_with_its_place_and_the_remedy() {
+    for (text, told) in [
+        (
+            "[http]\nlisen = \"127.0.0.1:80\"",
+            "shop.toml:2:1: `http.lisen` is not known; did you mean `listen` in [http]?",
+        ),
+        (
+            "# 注释\nlisten = \"127.0.0.1:80\"",
+            "shop.toml:2:1: `listen` is not known; did you mean `listen` in [http]?",
+        ),
+        (
+            "[htpp]\nlisten = \"127.0.0.1:80\"",
+            "shop.toml:2:1: `htpp.listen` is not known; did you mean `listen` in [http]?",
+        ),
+        (
+            "[htpp]\n",
+            "shop.toml:1:2: `htpp` is not known; the sections are [http], [engine], [database], \
+             [bus], [auth], [payments], [audit], [log]",
+        ),
+        (
+            "http = 5",
+            "shop.toml:1:1: `http` is not known; it is a section: write [http] above its keys",
+        ),
+        ("[bus]\nwheels = 4", "shop.toml:2:1: `bus.wheels` is not known; known are `url` in [bus]"),
+        (
+            "[http]\n  body_limit_bytes = \"16k\"",
+            "shop.toml:2:3: `http.body_limit_bytes` is a text; use a whole number from 1024 to \
+             16777216",
+        ),
+        (
+            "[http]\nmax_connections = 0",
+            "shop.toml:2:1: `http.max_connections` is 0, out of bounds; use a whole number from 1 \
+             to 1000000",
+        ),
+        (
+            "[engine]\nqueue = -1",
+            "shop.toml:2:1: `engine.queue` is -1; use a whole number from 1 to 4194304",
+        ),
+        (
+            "[engine]\nqueue = 1.5",
+            "shop.toml:2:1: `engine.queue` is a number with a fraction; use a whole number from 1 \
+             to 4194304",
+        ),
+        (
+            "[payments]\nsandbox = \"yes\"",
+            "shop.toml:2:1: `payments.sandbox` is neither true nor false; write true or false",
+        ),
+        (
+            "[http]\nlisten = 8080",
+            "shop.toml:2:1: `http.listen` is a number, not a text; put it in quotes",
+        ),
+        (
+            "[http]\nlisten = \"localhost:80\"",
+            "shop.toml:2:1: `http.listen` is \"localhost:80\", which is not an address with a \
+             port; write 127.0.0.1:80",
+        ),
+        (
+            "[http]\nlisten = \":80\"",
+            "shop.toml:2:1: `http.listen` is \":80\", which is not an address with a port; write \
+             0.0.0.0:80 to listen on every address",
+        ),
+        (
+            "[log]\nfilter = \"lots=of\"",
+            "shop.toml:2:1: `log.filter` is \"lots=of\", which is not a log filter; write a level \
+             (error, warn, info, debug, trace), or like info,qiang_engine=debug",
+        ),
+        (
+            "[http]\nbody_timeout_ms = 20000",
+            "shop.toml:2:1: `http.body_timeout_ms` is longer than `http.request_timeout_ms`, so it \
+             could never be reached; make it the shorter of the two",
+        ),
+        (
+            "[database]\nurl = \"sqlite:./qiang-data/journal.db\"",
+            "shop.toml:2:1: `database.url` names something else that lives in the engine's folder; \
+             name a file of its own, like sqlite:./qiang-data/qiang.db",
+        ),
+    ] {
+        assert_eq!(faults(text), told);
+    }
+}
+
+#[test]
+fn what_is_not_toml_is_told_with_line_and_column() {
+    let told = faults("[http]\nlisten = 127.0.0.1:8080\n");
+    assert!(told.starts_with("shop.toml:2:"), "{told}");
+    assert!(told.contains("not valid TOML"), "{told}");
+    let twice = faults("[http]\nmax_connections = 1\nmax_connections = 2\n");
+    assert!(twice.starts_with("shop.toml:3:1: not valid TOML: duplicate key"), "{twice}");
+    assert!(with_file("\u{feff}[http]\nmax_connections = 1\n").is_ok());
+}
+
+#[test]
+fn all_mistakes_are_told_at_once() {
+    let told = faults("[http]\nlisten = \"x\"\nlisen = 1\n[engine]\nqueue = 0\n");
+    assert_eq!(told.lines().count(), 3, "{told}");
+}
+
+#[test]
+fn a_variable_is_named_when_it_is_wrong() {
+    for (name, value, told) in [
+        (
+            "QIANG_HTTP__LISEN",
+            "x",
+            "environment variable QIANG_HTTP__LISEN: `http.lisen` is not known; did you mean \
+             QIANG_HTTP__LISTEN?",
+        ),
+        (
+            "QIANG_HTTP_LISTEN",
+            "127.0.0.1:1",
+            "environment variable QIANG_HTTP_LISTEN: `http_listen` is not known; did you mean \
+             QIANG_HTTP__LISTEN?",
+        ),
+        (
+            "QIANG_ENGINE__QUEUE",
+            "many",
+            "environment variable QIANG_ENGINE__QUEUE: `engine.queue` is \"many\"; use a whole \
+             number from 1 to 4194304",
+        ),
+    ] {
+        let error = with_variables(&[(name, value)]).expect_err("wrong");
+        assert_eq!(error.to_string(), told);
+    }
+}
+
+#[test]
+fn variables_of_others_are_let_be() {
+    let others =
+        [("QIANG_PORT", "tcp://10.0.0.1:80"), ("QIANG_SERVICE_HOST", "x"), ("PATH", "/bin")];
+    assert!(with_variables(&others).is_ok());
+}
+
+#[test]
+fn a_backend_this_build_lacks_is_told_from_one_that_never_was() {
+    for (key, url, told) in [
+        (
+            "engine.url",
+            "redis://h:1",
+            "asks for the Redis engine (redis:), which this build does not contain",
+        ),
+        ("engine.url", "redis-cluster://h", "asks for the Redis Cluster engine"),
+        ("engine.url", "sql:", "asks for the SQL engine (sql:)"),
+        ("database.url", "mysql://u:pw@h/d", "asks for the MySQL store (mysql:)"),
+        ("database.url", "postgres://u:pw@h/d", "asks for the PostgreSQL store (postgres:)"),
+        ("bus.url", "redis://h", "asks for the Redis Streams bus (redis:)"),
+        ("bus.url", "kafka://h", "asks for the Kafka bus (kafka:)"),
+        ("bus.url", "amqp://u:pw@h", "asks for the RabbitMQ bus (amqp:)"),
+        (
+            "engine.url",
+            "mongo://h",
+            "mongo:, which means nothing here; use embedded:./qiang-data (other builds also know redis:, rediss:, redis-cluster:, sql:)",
+        ),
+        ("engine.url", "./data", "is not a URL; write it like embedded:./qiang-data"),
+        ("database.url", "sqlite::memory:", "would lose every record"),
+        ("database.url", "sqlite:", "names no file"),
+        ("database.url", "sqlite:q.db?mode=ro", "has parameters"),
+        ("database.url", "sqlite:dir/", "names a folder"),
+        ("bus.url", "log:x", "says more than `log:`"),
+    ] {
+        let error = faults(&format!("{key} = {url:?}"));
+        assert!(error.contains(told), "{error}");
+        assert!(!error.contains("pw"), "a password was printed: {error}");
+    }
+}
+
+#[test]
+fn secrets_are_checked_and_never_shown() {
+    let short = faults("[auth]\njwt_secret = \"hunter2\"");
+    assert!(short.contains("at least 32 bytes") && !short.contains("hunter2"), "{short}");
+    let secret = "correct horse battery staple, and more";
+    let same = format!("auth.jwt_secret = {secret:?}\npayments.callback_secret = {secret:?}");
+    let told = faults(&same);
+    assert!(told.contains("could issue tokens") && !told.contains(secret), "{told}");
+    let config = with_file(&format!("auth.jwt_secret = {secret:?}"));
+    let shown = format!("{:?} {} {}", config, Report(&config), Report(&config).json());
+    assert!(!shown.contains("horse"), "{shown}");
+    assert!(shown.contains("# jwt_secret is set, and hidden"), "{shown}");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let config = Config::load(Sources::default().with_file("/nowhere/shop.toml"));
+    let error = config.as_ref().expect_err("missing");
+    assert_eq!(error.to_string(), "cannot read the configuration file /nowhere/shop.toml");
+    assert!(Report(&config).to_string().contains("No such file"));
+}
+
+/// What `config check` prints can be the next `qiang.toml`.
+#[test]
+fn the_report_reads_back_as_the_same_configuration() {
+    let config = with_file("http.listen = \"0.0.0.0:80\"\ndata = \"a \\\"b\\\" c\"");
+    let report = Report(&config).to_string();
+    assert!(report.contains("# default"), "{report}");
+    assert!(report.contains("shop.toml:1:6"), "{report}");
+    let again = with_file(&report).expect("a report is a configuration");
+    let values = |config: &Config| -> Vec<_> {
+        config.settings.iter().map(|setting| (setting.key, setting.value.clone())).collect()
+    };
+    assert_eq!(values(&config.expect("valid")), values(&again));
+    let json = Report(&with_file("")).json();
+    assert_eq!(json["ok"], true);
+    assert_eq!(json["settings"][1]["key"], "http.listen");
+    assert_eq!(json["settings"][1]["origin"], "default");
+    let json = Report(&with_file("[http]\nlisen = 1")).json();
+    assert_eq!((&json["ok"], &json["faults"][0]["line"]), (&false.into(), &2.into()));
+}

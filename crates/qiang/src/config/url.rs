@@ -1,0 +1,118 @@
+//! Backends, each chosen by one URL. A scheme of a backend that exists but is not in this build
+//! is told apart from one that never was. URLs may hold passwords, so only schemes are repeated.
+
+use std::path::{Path, PathBuf};
+
+use super::layers::{Layers, Wrong};
+
+/// Where claims are decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EngineUrl {
+    /// `embedded:<folder>`: in this process, with its journal in a folder.
+    Embedded {
+        /// Which folder.
+        folder: PathBuf,
+    },
+}
+
+/// Where records are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DatabaseUrl {
+    /// `sqlite:<file>`
+    Sqlite {
+        /// Which file.
+        path: PathBuf,
+    },
+}
+
+/// How events travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BusUrl {
+    /// `log:`: projectors read the engine's log themselves.
+    Log,
+}
+
+/// Schemes that mean a backend, in the words of a sentence.
+const ENGINES: &[(&str, &str)] = &[
+    ("redis", "the Redis engine"),
+    ("rediss", "the Redis engine"),
+    ("redis-cluster", "the Redis Cluster engine"),
+    ("sql", "the SQL engine"),
+];
+const DATABASES: &[(&str, &str)] = &[
+    ("mysql", "the MySQL store"),
+    ("mariadb", "the MySQL store"),
+    ("postgres", "the PostgreSQL store"),
+    ("postgresql", "the PostgreSQL store"),
+];
+const BUSES: &[(&str, &str)] = &[
+    ("redis", "the Redis Streams bus"),
+    ("rediss", "the Redis Streams bus"),
+    ("kafka", "the Kafka bus"),
+    ("amqp", "the RabbitMQ bus"),
+    ("amqps", "the RabbitMQ bus"),
+];
+
+pub(super) fn take_engine(layers: &mut Layers, data: &Path) -> EngineUrl {
+    layers.text("engine.url", &format!("embedded:{}", data.display()), |url| {
+        let folder = match split(url) {
+            Some(("embedded", "")) => data.to_owned(),
+            Some(("embedded", folder)) => PathBuf::from(folder),
+            other => return Err(elsewhere(other, "embedded:./qiang-data", ENGINES)),
+        };
+        Ok(EngineUrl::Embedded { folder })
+    })
+}
+
+pub(super) fn take_database(layers: &mut Layers, data: &Path) -> DatabaseUrl {
+    let default = format!("sqlite:{}", data.join("qiang.db").display());
+    layers.text("database.url", &default, |url| match split(url) {
+        Some(("sqlite", path)) => sqlite(path),
+        other => Err(elsewhere(other, "sqlite:./qiang-data/qiang.db", DATABASES)),
+    })
+}
+
+pub(super) fn bus(url: &str) -> Result<BusUrl, Wrong> {
+    match split(url) {
+        Some(("log", "")) => Ok(BusUrl::Log),
+        Some(("log", _)) => Err(Wrong::new("says more than `log:`", "write just log:")),
+        other => Err(elsewhere(other, "log:", BUSES)),
+    }
+}
+
+fn sqlite(path: &str) -> Result<DatabaseUrl, Wrong> {
+    let path = path.strip_prefix("//").unwrap_or(path);
+    let fix = "name a file, like sqlite:./qiang-data/qiang.db";
+    match path {
+        "" => Err(Wrong::new("names no file", fix)),
+        ":memory:" => Err(Wrong::new("would lose every record with the process", fix)),
+        _ if path.contains('?') => Err(Wrong::new("has parameters, which are not taken", fix)),
+        _ if path.ends_with('/') => Err(Wrong::new("names a folder", fix)),
+        path => Ok(DatabaseUrl::Sqlite { path: PathBuf::from(path) }),
+    }
+}
+
+fn split(url: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = url.split_once(':')?;
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'+';
+    (!scheme.is_empty() && scheme.bytes().all(plain)).then_some((scheme, rest))
+}
+
+fn elsewhere(url: Option<(&str, &str)>, here: &str, others: &[(&str, &str)]) -> Wrong {
+    let Some((scheme, _)) = url else {
+        return Wrong::new("is not a URL", format!("write it like {here}"));
+    };
+    match others.iter().find(|(known, _)| *known == scheme) {
+        Some((_, backend)) => Wrong::new(
+            format!("asks for {backend} ({scheme}:), which this build does not contain"),
+            format!("use a build that does, or {here}"),
+        ),
+        None => {
+            let others: Vec<String> = others.iter().map(|(known, _)| format!("{known}:")).collect();
+            Wrong::new(
+                format!("has the scheme {scheme}:, which means nothing here"),
+                format!("use {here} (other builds also know {})", others.join(", ")),
+            )
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! The HTTP front door.
+
+pub mod json_time;
+pub mod problem;

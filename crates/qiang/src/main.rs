@@ -1,0 +1,5 @@
+//! The `qiang` command.
+
+fn main() -> std::process::ExitCode {
+    qiang::cli::main()
+}
