@@ -1,0 +1,204 @@
+//! What every engine must pass, whatever it is built on.
+//!
+//! An engine is put to the test through [`Subject`]; each function here takes a fresh one.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use qiang_core::{
+    Cents, ClaimId, ClaimRequest, Command, Event, Flow, LimitBy, Outcome, PayRequest, PaymentId,
+    PoolId, PoolView, Reclaim, RefundReason, Refusal, ReleaseReason, Reply, RequestId, Settlement,
+    State, Supply, Terms, Timestamp, UserId,
+};
+
+use crate::{Generator, Oracle};
+
+/// An engine under test, with a clock that the test moves.
+pub trait Subject {
+    /// What it fails with; here nothing may fail.
+    type Error: Debug;
+
+    /// Decides a command.
+    fn ask(&self, command: Command) -> impl Future<Output = Result<Reply, Self::Error>>;
+
+    /// A pool as it is.
+    fn pool(&self, id: PoolId) -> impl Future<Output = Result<Option<PoolView>, Self::Error>>;
+
+    /// A claim as it is.
+    fn claim(
+        &self,
+        id: ClaimId,
+    ) -> impl Future<Output = Result<Option<qiang_core::Claim>, Self::Error>>;
+
+    /// The durable events behind a position, in order; the first event has position 1.
+    fn events(&self, after: u64) -> impl Future<Output = Result<Vec<Event>, Self::Error>>;
+
+    /// Sets the clock and waits until everything overdue is released.
+    fn set_time(&self, now: Timestamp) -> impl Future<Output = Result<(), Self::Error>>;
+}
+
+/// Random commands: answers, events and views are the oracle's.
+pub async fn answers_as_the_oracle(subject: &impl Subject, seed: u64, commands: usize) {
+    let mut generator = Generator::new(seed);
+    let mut oracle = Oracle::default();
+    let mut clock = Timestamp::from_millis(0);
+    let mut latest = clock;
+    subject.set_time(clock).await.expect("a clock can be set");
+    for _ in 0..commands {
+        clock = generator.tick(&oracle, clock);
+        // Time as the rules see it never goes back.
+        latest = latest.max(clock);
+        let read = oracle.log().len();
+        oracle.expire(latest);
+        subject.set_time(clock).await.expect("a clock can be set");
+        let command = generator.command(&oracle);
+        let wanted = oracle.handle(&command, latest);
+        let got = subject.ask(command.clone()).await.expect("nothing fails here");
+        assert_eq!(got, wanted, "{command:?}");
+        let events = subject.events(read as u64).await.expect("the log can be read");
+        assert_eq!(events, oracle.log()[read..], "{command:?}");
+    }
+    for pool in oracle.pools() {
+        let view = subject.pool(pool).await.expect("a pool can be read");
+        assert_eq!(view, oracle.view(pool));
+        for claim in oracle.claims(pool) {
+            let stored = subject.claim(claim.id).await.expect("a claim can be read");
+            assert_eq!(stored.as_ref(), Some(claim));
+        }
+    }
+    let all = subject.events(0).await.expect("the log can be read");
+    assert_eq!(all, oracle.log());
+}
+
+/// One sale from its opening to its clearing, with what each step must show.
+pub async fn a_sale_from_opening_to_clearing(subject: &impl Subject) {
+    let pool = PoolId::new(1).expect("positive");
+    subject.set_time(at(0)).await.expect("a clock can be set");
+    let terms = Arc::new(sale(2, Flow::Hold { hold_ms: 50, pay_ms: 100 }));
+    let opened = subject.ask(Command::Open { pool, terms: Arc::clone(&terms) }).await;
+    assert!(matches!(opened, Ok(Reply::Pool(Outcome::Done(view))) if view.available == 2));
+    let ann = granted(subject, wish(pool, "ann", Some("a"))).await;
+    assert_eq!((ann.number, ann.pool), (1, pool));
+    let bob = granted(subject, wish(pool, "bob", None)).await;
+    assert_eq!(refused(subject, wish(pool, "cyd", None)).await, Refusal::SoldOut);
+    let again = subject.ask(Command::Claim(wish(pool, "ann", Some("a")))).await;
+    assert!(matches!(again, Ok(Reply::Claim(Outcome::Replayed(claim))) if claim.id == ann));
+    let twice = refused(subject, wish(pool, "ann", None)).await;
+    assert_eq!(twice, Refusal::AlreadyClaimed { claim: ann });
+    let ordered = subject.ask(Command::Order { claim: ann, by: None }).await;
+    assert!(matches!(ordered, Ok(Reply::Claim(Outcome::Done(c))) if c.state == State::Ordered));
+    subject.set_time(at(50)).await.expect("a clock can be set");
+    let expired = subject.claim(bob).await.expect("a claim can be read").expect("it is there");
+    assert_eq!(expired.state, State::Released);
+    assert_eq!(expired.reason, Some(ReleaseReason::HoldExpired));
+    let paid = subject.ask(Command::Pay(money(ann, "P1"))).await;
+    assert!(matches!(paid, Ok(Reply::Settlement(Outcome::Done(Settlement::Paid(_))))));
+    let paid = subject.ask(Command::Pay(money(ann, "P1"))).await;
+    assert!(matches!(paid, Ok(Reply::Settlement(Outcome::Replayed(Settlement::Paid(_))))));
+    let closed = subject.ask(Command::Close { pool }).await;
+    assert!(matches!(closed, Ok(Reply::Pool(Outcome::Done(view))) if view.closed_at.is_some()));
+    assert_eq!(refused(subject, wish(pool, "cyd", None)).await, Refusal::Closed);
+    let cleared = subject.ask(Command::Clear { pool }).await;
+    assert!(matches!(cleared, Ok(Reply::Pool(Outcome::Done(view))) if view.cleared));
+    let reopened = subject.ask(Command::Open { pool, terms }).await;
+    assert!(matches!(reopened, Ok(Reply::Pool(Outcome::Refused(Refusal::PoolExists)))));
+    let kinds: Vec<&str> =
+        subject.events(0).await.expect("the log can be read").iter().map(Event::kind).collect();
+    assert_eq!(
+        kinds,
+        [
+            "pool_opened",
+            "claim_granted",
+            "claim_granted",
+            "claim_ordered",
+            "claim_released",
+            "claim_paid",
+            "pool_closed",
+            "pool_cleared",
+        ]
+    );
+}
+
+/// Money that comes too late buys anew while it can, and goes back when it cannot; each once.
+pub async fn late_money_is_never_lost(subject: &impl Subject) {
+    let pool = PoolId::new(1).expect("positive");
+    subject.set_time(at(0)).await.expect("a clock can be set");
+    let terms = Arc::new(sale(1, Flow::Order { pay_ms: 100 }));
+    subject.ask(Command::Open { pool, terms }).await.expect("nothing fails here");
+    let ann = granted(subject, wish(pool, "ann", None)).await;
+    subject.set_time(at(100)).await.expect("a clock can be set");
+    let bob = granted(subject, wish(pool, "bob", None)).await;
+    for seen in [Outcome::Done, Outcome::Replayed] {
+        let back = subject.ask(Command::Pay(money(ann, "P1"))).await.expect("nothing fails here");
+        let Reply::Settlement(Outcome::Done(due) | Outcome::Replayed(due)) = &back else {
+            panic!("{back:?}")
+        };
+        assert!(matches!(due, Settlement::RefundDue(r) if r.reason == RefundReason::Late));
+        assert_eq!(back, Reply::Settlement(seen(due.clone())));
+    }
+    subject.set_time(at(200)).await.expect("a clock can be set");
+    let anew = subject.ask(Command::Pay(money(bob, "P2"))).await.expect("nothing fails here");
+    let Reply::Settlement(Outcome::Done(Settlement::Regranted(claim))) = anew else {
+        panic!("{anew:?}")
+    };
+    assert_eq!((claim.replaces, claim.state), (Some(bob.number), State::Paid));
+    let view = subject.pool(pool).await.expect("a pool can be read").expect("it is open");
+    assert_eq!((view.available, view.tally.paid), (0, 1));
+}
+
+/// A sale of `stock` units at one price, one for each user.
+#[must_use]
+pub fn sale(stock: u32, flow: Flow) -> Terms {
+    Terms {
+        title: "Goods".into(),
+        sku: "goods".into(),
+        supply: Supply::Units(stock),
+        limit_per_user: 1,
+        limit_by: LimitBy::User,
+        price: Cents::new(100),
+        price_steps: Vec::new(),
+        opens_at: Timestamp::from_millis(0),
+        closes_at: None,
+        flow,
+        reclaim: Reclaim::Allowed,
+    }
+}
+
+/// A wish for one unit.
+#[must_use]
+pub fn wish(pool: PoolId, user: &str, request: Option<&str>) -> ClaimRequest {
+    ClaimRequest {
+        pool,
+        user: UserId::new(user).expect("a short plain text"),
+        identity: None,
+        request: request.map(|id| RequestId::new(id).expect("a short plain text")),
+        quantity: NonZeroU32::MIN,
+    }
+}
+
+/// 100 cents for an order.
+#[must_use]
+pub fn money(order: ClaimId, payment: &str) -> PayRequest {
+    let payment = PaymentId::new(payment).expect("a short plain text");
+    PayRequest { order, payment, amount: Cents::new(100) }
+}
+
+fn at(ms: i64) -> Timestamp {
+    Timestamp::from_millis(ms)
+}
+
+async fn granted(subject: &impl Subject, wish: ClaimRequest) -> ClaimId {
+    match subject.ask(Command::Claim(wish)).await.expect("nothing fails here") {
+        Reply::Claim(Outcome::Done(claim)) => claim.id,
+        other => panic!("it should be granted: {other:?}"),
+    }
+}
+
+async fn refused(subject: &impl Subject, wish: ClaimRequest) -> Refusal {
+    match subject.ask(Command::Claim(wish)).await.expect("nothing fails here") {
+        Reply::Claim(Outcome::Refused(refusal)) => refusal,
+        other => panic!("it should be refused: {other:?}"),
+    }
+}
