@@ -6,6 +6,7 @@
 //! [`Writer::step`] does one batch and knows nothing of threads, so that a simulator can drive
 //! it through every fault.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -89,6 +90,9 @@ pub struct Writer<J, C> {
     stats: Arc<Stats>,
     replies: Vec<(Answer, Reply)>,
     looks: Vec<Look>,
+    max_batch: usize,
+    snapshot_part: usize,
+    poisoned: bool,
 }
 
 #[derive(Debug)]
@@ -129,7 +133,17 @@ impl<J: Journal, C: Clock> Writer<J, C> {
             stats,
             replies: Vec::new(),
             looks: Vec::new(),
+            max_batch: MAX_BATCH,
+            snapshot_part: SNAPSHOT_PART,
+            poisoned: false,
         })
+    }
+
+    /// Makes steps smaller than is sensible, so that a simulator meets every seam between two of
+    /// them with few claims.
+    #[must_use]
+    pub fn in_steps_of(self, batch: NonZeroUsize, snapshot_part: NonZeroUsize) -> Self {
+        Self { max_batch: batch.get(), snapshot_part: snapshot_part.get(), ..self }
     }
 
     /// Where the log ends.
@@ -158,16 +172,18 @@ impl<J: Journal, C: Clock> Writer<J, C> {
 
     /// Releases what is overdue, then decides, makes durable and answers everything in `jobs`.
     pub fn step(&mut self, jobs: &mut Vec<Job>) -> Result<(), Poisoned> {
+        assert!(!self.poisoned, "the book may hold what is not durable: recover instead");
         self.position.at = self.now();
         let done = self.expire().and_then(|()| {
             while !jobs.is_empty() {
-                self.decide(jobs.drain(..jobs.len().min(MAX_BATCH)));
+                self.decide(jobs.drain(..jobs.len().min(self.max_batch)));
                 self.commit()?;
                 self.answer();
             }
             if self.snapshot.is_some() { self.commit() } else { Ok(()) }
         });
         if done.is_err() {
+            self.poisoned = true;
             self.replies.drain(..).for_each(|(to, _)| drop(to.send(Err(Error::OutcomeUnknown))));
             self.looks.clear();
         }
@@ -183,7 +199,8 @@ impl<J: Journal, C: Clock> Writer<J, C> {
         loop {
             let batch = &mut self.batch;
             let now = self.position.at;
-            let released = self.book.expire_due(now, MAX_BATCH, &mut |event| batch.push(event));
+            let released =
+                self.book.expire_due(now, self.max_batch, &mut |event| batch.push(event));
             if released == 0 {
                 return Ok(());
             }
@@ -270,7 +287,7 @@ impl<J: Journal, C: Clock> Writer<J, C> {
         let part = &mut self.part;
         part.clear();
         let cursor = &mut snapshot.cursor;
-        let last = self.book.snapshot(cursor, SNAPSHOT_PART, &mut |event| part.push(event));
+        let last = self.book.snapshot(cursor, self.snapshot_part, &mut |event| part.push(event));
         snapshot.bytes += part.bytes().len() as u64;
         let number = snapshot.next_part;
         snapshot.next_part += 1;
