@@ -1,0 +1,309 @@
+//! Orders, as buyers and shops see them. An order has its claim's id, and exists from the moment
+//! an order was placed for the claim.
+//!
+//! An order is a function of the newest version of its claim and of the sale's terms, never of the
+//! events in between: so it does not matter which of them were seen.
+
+use std::sync::Arc;
+
+use qiang_core::{Cents, Claim, ClaimId, Flow, PoolId, State, Terms, Timestamp, UserId};
+use sqlx::sqlite::SqliteRow;
+
+use crate::bulk::{Binding, Insert};
+use crate::error::{Result, While};
+use crate::fields::Fields;
+use crate::project::sql_id;
+use crate::{Cursor, Store, page};
+
+/// An order with what was ordered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Order {
+    /// The id of the order and of its claim.
+    pub id: ClaimId,
+    /// Whose it is.
+    pub user: UserId,
+    /// Where it stands.
+    pub status: OrderStatus,
+    /// What it costs.
+    pub amount: Cents,
+    /// When it was placed.
+    pub created_at: Timestamp,
+    /// Unpaid, it is cancelled at this time.
+    pub pay_by: Option<Timestamp>,
+    /// When it was paid.
+    pub paid_at: Option<Timestamp>,
+    /// When it was cancelled.
+    pub cancelled_at: Option<Timestamp>,
+    /// The version of the claim it follows from.
+    pub version: u32,
+    /// What was ordered.
+    pub items: Vec<OrderItem>,
+}
+
+/// One line of an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrderItem {
+    /// The shop's own name for the goods.
+    pub sku: String,
+    /// What the buyer read.
+    pub title: String,
+    /// How many units.
+    pub quantity: u32,
+    /// The price of one, or the value of the portion.
+    pub unit_price: Cents,
+}
+
+/// Where an order stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum OrderStatus {
+    /// Placed, not paid.
+    Pending,
+    /// Paid: final.
+    Paid,
+    /// Cancelled, by hand or by time: final.
+    Cancelled,
+}
+
+impl OrderStatus {
+    /// The word for it in JSON and SQL.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "PENDING",
+            Self::Paid => "PAID",
+            Self::Cancelled => "CANCELLED",
+        }
+    }
+
+    /// The value a word stands for.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Pending, Self::Paid, Self::Cancelled].into_iter().find(|s| s.as_str() == word)
+    }
+}
+
+impl Order {
+    /// The order a claim must have, under the terms of its sale.
+    #[must_use]
+    pub fn of(claim: &Claim, terms: &Terms) -> Option<Self> {
+        let dates = Dates::of(claim, pay_ms(terms.flow))?;
+        Some(Self {
+            id: claim.id,
+            user: claim.user.clone(),
+            status: dates.status,
+            amount: claim.amount(),
+            created_at: dates.created_at,
+            pay_by: claim.pay_by,
+            paid_at: dates.paid_at,
+            cancelled_at: dates.cancelled_at,
+            version: claim.version,
+            items: vec![OrderItem {
+                sku: terms.sku.to_string(),
+                title: terms.title.to_string(),
+                quantity: claim.quantity,
+                unit_price: claim.unit_price,
+            }],
+        })
+    }
+
+    /// The place of this order in its user's listing.
+    #[must_use]
+    pub fn cursor(&self) -> Cursor {
+        Cursor { at: self.created_at, id: self.id }
+    }
+}
+
+/// How long an order of this flow may stay unpaid.
+pub(crate) fn pay_ms(flow: Flow) -> Option<u64> {
+    match flow {
+        Flow::Instant => None,
+        Flow::Order { pay_ms } | Flow::Hold { pay_ms, .. } => Some(pay_ms),
+    }
+}
+
+/// What a claim's newest version says about the life of its order.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Dates {
+    status: OrderStatus,
+    created_at: Timestamp,
+    paid_at: Option<Timestamp>,
+    cancelled_at: Option<Timestamp>,
+}
+
+impl Dates {
+    pub(crate) fn of(claim: &Claim, pay_ms: Option<u64>) -> Option<Self> {
+        if !claim.has_order() {
+            return None;
+        }
+        // A paid claim no longer says when it was ordered, but its deadline counts from there. A
+        // claim without a deadline was ordered and paid in one step.
+        let created_at = match (claim.pay_by, pay_ms) {
+            (Some(pay_by), Some(ms)) => {
+                Timestamp::from_millis(pay_by.millis().saturating_sub_unsigned(ms))
+            }
+            _ => claim.created_at,
+        };
+        let (status, paid_at, cancelled_at) = match claim.state {
+            State::Paid => (OrderStatus::Paid, Some(claim.changed_at), None),
+            State::Released => (OrderStatus::Cancelled, None, Some(claim.changed_at)),
+            State::Held | State::Ordered => (OrderStatus::Pending, None, None),
+        };
+        Some(Self { status, created_at, paid_at, cancelled_at })
+    }
+}
+
+/// An order on its way to the database.
+pub(crate) struct Row<'a> {
+    pub(crate) claim: &'a Claim,
+    pub(crate) user: Arc<str>,
+    pub(crate) dates: Dates,
+    pub(crate) sku: Arc<str>,
+    pub(crate) title: Arc<str>,
+}
+
+pub(crate) static UPSERT: Insert = Insert::new(
+    "INSERT INTO orders (sale_id, number, user_id, status, amount_cents, created_at, pay_by,
+        paid_at, cancelled_at, version)",
+    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "ON CONFLICT (sale_id, number) DO UPDATE SET
+        status = excluded.status, paid_at = excluded.paid_at,
+        cancelled_at = excluded.cancelled_at, version = excluded.version
+     WHERE excluded.version > orders.version",
+);
+
+pub(crate) fn bind<'q>(query: Binding<'q>, row: &Row<'_>) -> Binding<'q> {
+    query
+        .bind(sql_id(row.claim.id.pool))
+        .bind(i64::from(row.claim.id.number))
+        .bind(Arc::clone(&row.user))
+        .bind(Arc::<str>::from(row.dates.status.as_str()))
+        .bind(row.claim.amount().get())
+        .bind(row.dates.created_at.millis())
+        .bind(row.claim.pay_by.map(|at| at.millis()))
+        .bind(row.dates.paid_at.map(|at| at.millis()))
+        .bind(row.dates.cancelled_at.map(|at| at.millis()))
+        .bind(i64::from(row.claim.version))
+}
+
+/// A claim is of one sale, so its order has one line, and that never changes.
+pub(crate) static INSERT_ITEM: Insert = Insert::new(
+    "INSERT INTO order_items (sale_id, number, line, sku, title, quantity, unit_price_cents)",
+    "(?, ?, 1, ?, ?, ?, ?)",
+    "ON CONFLICT (sale_id, number, line) DO NOTHING",
+);
+
+pub(crate) fn bind_item<'q>(query: Binding<'q>, row: &Row<'_>) -> Binding<'q> {
+    query
+        .bind(sql_id(row.claim.id.pool))
+        .bind(i64::from(row.claim.id.number))
+        .bind(Arc::clone(&row.sku))
+        .bind(Arc::clone(&row.title))
+        .bind(i64::from(row.claim.quantity))
+        .bind(row.claim.unit_price.get())
+}
+
+/// Orders with their lines: one row for each line, the orders picked by `$which`.
+macro_rules! with_items {
+    ($which:literal, $order:literal) => {
+        concat!(
+            "SELECT o.sale_id, o.number, o.user_id, o.status, o.amount_cents, o.created_at,
+                o.pay_by, o.paid_at, o.cancelled_at, o.version,
+                i.sku, i.title, i.quantity, i.unit_price_cents
+             FROM (SELECT * FROM orders WHERE ",
+            $which,
+            ") AS o
+             LEFT JOIN order_items AS i ON i.sale_id = o.sale_id AND i.number = o.number
+             ORDER BY ",
+            $order,
+            ", i.line"
+        )
+    };
+}
+
+impl Store {
+    /// One order.
+    pub async fn order(&self, id: ClaimId) -> Result<Option<Order>> {
+        let query = sqlx::query(with_items!("sale_id = $1 AND number = $2", "o.number"))
+            .bind(sql_id(id.pool))
+            .bind(i64::from(id.number));
+        Ok(self.orders(query).await?.pop())
+    }
+
+    /// A user's orders, newest first, from behind the cursor on; the next cursor is the last
+    /// order's [`Order::cursor`].
+    pub async fn orders_of(
+        &self,
+        user: &UserId,
+        before: Option<Cursor>,
+        max: u32,
+    ) -> Result<Vec<Order>> {
+        let query = match before {
+            None => sqlx::query(with_items!(
+                "user_id = $1 ORDER BY created_at DESC, sale_id DESC, number DESC LIMIT $2",
+                "o.created_at DESC, o.sale_id DESC, o.number DESC"
+            ))
+            .bind(user.as_str()),
+            Some(cursor) => sqlx::query(with_items!(
+                "user_id = $1 AND (created_at, sale_id, number) < ($2, $3, $4)
+                    ORDER BY created_at DESC, sale_id DESC, number DESC LIMIT $5",
+                "o.created_at DESC, o.sale_id DESC, o.number DESC"
+            ))
+            .bind(user.as_str())
+            .bind(cursor.at.millis())
+            .bind(sql_id(cursor.id.pool))
+            .bind(i64::from(cursor.id.number)),
+        };
+        self.orders(query.bind(page(max))).await
+    }
+
+    /// The orders of a pool with numbers above `after`, by rising number.
+    pub async fn orders_page(&self, pool: PoolId, after: u32, max: u32) -> Result<Vec<Order>> {
+        let query = sqlx::query(with_items!(
+            "sale_id = $1 AND number > $2 ORDER BY number LIMIT $3",
+            "o.number"
+        ))
+        .bind(sql_id(pool))
+        .bind(i64::from(after))
+        .bind(page(max));
+        self.orders(query).await
+    }
+
+    async fn orders(&self, query: Binding<'_>) -> Result<Vec<Order>> {
+        let rows = query.fetch_all(self.readers()).await.when("reading orders")?;
+        let mut orders: Vec<Order> = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let (order, item) = read(row)?;
+            if orders.last().is_none_or(|last| last.id != order.id) {
+                orders.push(order);
+            }
+            if let Some(last) = orders.last_mut() {
+                last.items.extend(item);
+            }
+        }
+        Ok(orders)
+    }
+}
+
+fn read(row: &SqliteRow) -> Result<(Order, Option<OrderItem>)> {
+    let mut fields = Fields::new(row, "orders", 2);
+    let order = Order {
+        id: fields.claim_id()?,
+        user: fields.id(UserId::new)?,
+        status: fields.word(OrderStatus::from_word)?,
+        amount: fields.cents()?,
+        created_at: fields.time()?,
+        pay_by: fields.time_or_none()?,
+        paid_at: fields.time_or_none()?,
+        cancelled_at: fields.time_or_none()?,
+        version: fields.number()?,
+        items: Vec::new(),
+    };
+    let Some(sku) = fields.plain_or_none()? else { return Ok((order, None)) };
+    let item = OrderItem {
+        sku,
+        title: fields.plain()?,
+        quantity: fields.number()?,
+        unit_price: fields.cents()?,
+    };
+    Ok((order, Some(item)))
+}

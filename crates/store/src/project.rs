@@ -1,0 +1,180 @@
+//! Writes events to the tables.
+//!
+//! A batch is one transaction: the consumer's position moves in the same commit as the rows, so a
+//! batch takes effect exactly once, and a projector that is not where it thinks it is changes
+//! nothing. Within a batch only the newest version of each sale and claim is written, in the order
+//! of the keys, and only over an older one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use qiang_core::{Claim, Event, PoolId, PoolState, Refund};
+use sqlx::sqlite::SqliteConnection;
+
+use crate::claims;
+use crate::error::{Error, Result, While};
+use crate::orders::{self, Dates};
+use crate::payments::{self, Payment};
+use crate::refunds;
+use crate::sales::{self, Sale, SaleFacts};
+use crate::{Kept, Store};
+
+const DOING: &str = "writing events";
+
+impl Store {
+    /// Writes the events after `after` up to and including `through`, and moves the consumer from
+    /// `after` to `through`, or does nothing at all. A consumer that never moved is at 0.
+    ///
+    /// An operational error may come after the commit; the caller then finds out by asking for
+    /// the position. Events of a sale that is neither among them nor on record are refused with
+    /// [`Error::UnknownSale`].
+    pub async fn project(
+        &self,
+        consumer: &str,
+        after: u64,
+        through: u64,
+        events: &[Event],
+    ) -> Result<()> {
+        assert!(after <= through, "a position never goes back, not from {after} to {through}");
+        let mut tx = self.begin(Kept::InTheLog).await?;
+        move_position(&mut tx, consumer, after, through).await?;
+        write(&mut tx, events).await?;
+        tx.commit().await.when(DOING)
+    }
+
+    /// Writes the events and leaves all positions where they are: for repairs. What is on record
+    /// in the same or a newer version stays as it is.
+    pub async fn upsert(&self, events: &[Event]) -> Result<()> {
+        let mut tx = self.begin(Kept::InTheLog).await?;
+        write(&mut tx, events).await?;
+        tx.commit().await.when(DOING)
+    }
+}
+
+/// A pool's id as the database has it.
+pub(crate) fn sql_id(pool: PoolId) -> i64 {
+    i64::try_from(pool.get()).expect("PoolId::new checks that it fits")
+}
+
+async fn move_position(
+    connection: &mut SqliteConnection,
+    consumer: &str,
+    after: u64,
+    through: u64,
+) -> Result<()> {
+    const DOING: &str = "moving a position";
+    let seq = |seq: u64| i64::try_from(seq).expect("no log has 2^63 events");
+    let moved = sqlx::query("UPDATE positions SET seq = $1 WHERE consumer = $2 AND seq = $3")
+        .bind(seq(through))
+        .bind(consumer)
+        .bind(seq(after))
+        .execute(&mut *connection)
+        .await
+        .when(DOING)?;
+    if moved.rows_affected() == 1 {
+        return Ok(());
+    }
+    let found: Option<i64> = sqlx::query_scalar("SELECT seq FROM positions WHERE consumer = $1")
+        .bind(consumer)
+        .fetch_optional(&mut *connection)
+        .await
+        .when(DOING)?;
+    if found.is_some() || after != 0 {
+        return Err(Error::PositionMoved {
+            consumer: consumer.to_owned(),
+            expected: after,
+            found: found.and_then(|found| u64::try_from(found).ok()).unwrap_or(0),
+        });
+    }
+    sqlx::query("INSERT INTO positions (consumer, seq) VALUES ($1, $2)")
+        .bind(consumer)
+        .bind(seq(through))
+        .execute(connection)
+        .await
+        .when(DOING)
+        .map(drop)
+}
+
+pub(crate) async fn write(connection: &mut SqliteConnection, events: &[Event]) -> Result<()> {
+    let batch = Batch::of(events);
+    let sales: Vec<Sale> = batch.pools.iter().map(|pool| Sale::of(pool)).collect();
+    sales::UPSERT.run(connection, &sales, sales::bind).await.when(DOING)?;
+    let facts = facts(connection, &batch).await?;
+
+    let rows = |claim| claims::Row { claim, user: claim.user.as_str().into() };
+    let claims: Vec<claims::Row<'_>> = batch.claims.iter().copied().map(rows).collect();
+    claims::UPSERT.run(connection, &claims, claims::bind).await.when(DOING)?;
+
+    let orders: Vec<orders::Row<'_>> =
+        claims.iter().filter_map(|row| order(row, facts.get(&row.claim.id.pool)?)).collect();
+    orders::UPSERT.run(connection, &orders, orders::bind).await.when(DOING)?;
+    orders::INSERT_ITEM.run(connection, &orders, orders::bind_item).await.when(DOING)?;
+
+    let payments: Vec<Payment> =
+        batch.claims.iter().filter_map(|claim| Payment::of(claim)).collect();
+    payments::INSERT.run(connection, &payments, payments::bind).await.when(DOING)?;
+    refunds::INSERT.run(connection, &batch.refunds, refunds::bind).await.when(DOING)
+}
+
+fn order<'a>(row: &claims::Row<'a>, sale: &SaleFacts) -> Option<orders::Row<'a>> {
+    Some(orders::Row {
+        claim: row.claim,
+        user: Arc::clone(&row.user),
+        dates: Dates::of(row.claim, sale.pay_ms)?,
+        sku: Arc::clone(&sale.sku),
+        title: Arc::clone(&sale.title),
+    })
+}
+
+/// What orders need to know of every sale the batch speaks of.
+async fn facts(
+    connection: &mut SqliteConnection,
+    batch: &Batch<'_>,
+) -> Result<HashMap<PoolId, SaleFacts>> {
+    let mut pools: Vec<PoolId> = batch.claims.iter().map(|claim| claim.id.pool).collect();
+    pools.dedup();
+    pools.extend(batch.refunds.iter().map(|refund| refund.order.pool));
+    pools.sort_unstable();
+    pools.dedup();
+    let facts = sales::facts(connection, &pools).await?;
+    match pools.into_iter().find(|pool| !facts.contains_key(pool)) {
+        Some(sale) => Err(Error::UnknownSale { sale }),
+        None => Ok(facts),
+    }
+}
+
+/// Events with all but the newest version of everything left out.
+struct Batch<'a> {
+    pools: Vec<&'a PoolState>,
+    claims: Vec<&'a Claim>,
+    refunds: Vec<&'a Refund>,
+}
+
+impl<'a> Batch<'a> {
+    fn of(events: &'a [Event]) -> Self {
+        let mut batch = Self {
+            pools: Vec::new(),
+            claims: Vec::with_capacity(events.len()),
+            refunds: Vec::new(),
+        };
+        for event in events {
+            match event {
+                Event::Pool(pool) => batch.pools.push(pool),
+                Event::Claim(claim) => batch.claims.push(claim),
+                Event::Refund(refund) => batch.refunds.push(refund),
+            }
+        }
+        keep_newest(&mut batch.pools, |pool| (pool.id, pool.version));
+        keep_newest(&mut batch.claims, |claim| (claim.id, claim.version));
+        batch
+    }
+}
+
+/// Sorts by key and keeps the highest version of each.
+fn keep_newest<T, K: Ord>(rows: &mut Vec<&T>, key: impl Fn(&T) -> (K, u32)) {
+    rows.sort_by_key(|row| {
+        let (key, version) = key(row);
+        (key, std::cmp::Reverse(version))
+    });
+    rows.dedup_by(|later, first| key(later).0 == key(first).0);
+}

@@ -1,0 +1,299 @@
+//! Sales: one row for each pool, with its terms whole, so that they convert back to equal
+//! [`Terms`], and with what has become of it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use qiang_core::{
+    Cents, Flow, LimitBy, PoolChange, PoolId, PoolState, PriceStep, Reclaim, Supply, Terms,
+    Timestamp,
+};
+use serde_json::json;
+use sqlx::QueryBuilder;
+use sqlx::sqlite::{Sqlite, SqliteConnection, SqliteRow};
+
+use crate::bulk::{Binding, Insert};
+use crate::error::{Result, Unreadable, While};
+use crate::fields::Fields;
+use crate::orders::pay_ms;
+use crate::project::sql_id;
+use crate::{Store, page};
+
+/// A sale on record. What is left of it only the engine knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sale {
+    /// Its id and its pool's.
+    pub id: PoolId,
+    /// The version of the pool it follows from.
+    pub version: u32,
+    /// Where it stands, apart from time.
+    pub state: SaleState,
+    /// Its rules.
+    pub terms: Terms,
+    /// All units it ever had.
+    pub total: u32,
+    /// When it was closed by hand.
+    pub closed_at: Option<Timestamp>,
+    /// When it was taken out of the engine.
+    pub cleared_at: Option<Timestamp>,
+    /// When it last changed.
+    pub changed_at: Timestamp,
+}
+
+impl Sale {
+    /// The sale a pool must have on record.
+    #[must_use]
+    pub fn of(pool: &PoolState) -> Self {
+        let cleared_at = (pool.change == PoolChange::Cleared).then_some(pool.at);
+        Self {
+            id: pool.id,
+            version: pool.version,
+            state: match (cleared_at, pool.closed_at) {
+                (Some(_), _) => SaleState::Cleared,
+                (None, Some(_)) => SaleState::Closed,
+                (None, None) => SaleState::Open,
+            },
+            terms: Terms::clone(&pool.terms),
+            total: pool.total,
+            closed_at: pool.closed_at,
+            cleared_at,
+            changed_at: pool.at,
+        }
+    }
+}
+
+/// What was done to a sale by hand. Whether its time has come or gone is for the clock to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SaleState {
+    /// Nothing yet.
+    Open,
+    /// No more claims.
+    Closed,
+    /// Out of the engine; only the records are left.
+    Cleared,
+}
+
+impl SaleState {
+    /// The word for it in JSON and SQL.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Closed => "closed",
+            Self::Cleared => "cleared",
+        }
+    }
+
+    /// The value a word stands for.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Open, Self::Closed, Self::Cleared].into_iter().find(|s| s.as_str() == word)
+    }
+}
+
+macro_rules! columns {
+    () => {
+        "id, version, state, title, sku, units, portions, limit_per_user, limit_by, price_cents, \
+         price_steps, opens_at, closes_at, flow, hold_ms, pay_ms, reclaim, total, closed_at, \
+         cleared_at, changed_at"
+    };
+}
+
+/// Terms never change, so only the rest is updated.
+pub(crate) static UPSERT: Insert = Insert::new(
+    concat!("INSERT INTO sales (", columns!(), ")"),
+    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "ON CONFLICT (id) DO UPDATE SET
+        version = excluded.version, state = excluded.state, total = excluded.total,
+        closed_at = excluded.closed_at, cleared_at = excluded.cleared_at,
+        changed_at = excluded.changed_at
+     WHERE excluded.version > sales.version",
+);
+
+pub(crate) fn bind<'q>(query: Binding<'q>, sale: &Sale) -> Binding<'q> {
+    let terms = &sale.terms;
+    let (units, portions) = match &terms.supply {
+        Supply::Units(units) => (Some(i64::from(*units)), None),
+        Supply::Portions(cut) => (None, Some(json(cut.iter().map(|part| part.get().into())))),
+    };
+    let (flow, hold_ms) = match terms.flow {
+        Flow::Instant => ("instant", None),
+        Flow::Order { .. } => ("order", None),
+        Flow::Hold { hold_ms, .. } => ("hold", Some(hold_ms)),
+    };
+    query
+        .bind(sql_id(sale.id))
+        .bind(i64::from(sale.version))
+        .bind(sale.state.as_str())
+        .bind(terms.title.to_string())
+        .bind(terms.sku.to_string())
+        .bind(units)
+        .bind(portions)
+        .bind(i64::from(terms.limit_per_user))
+        .bind(match terms.limit_by {
+            LimitBy::User => "user",
+            LimitBy::Identity => "identity",
+        })
+        .bind(terms.price.get())
+        .bind(json(terms.price_steps.iter().map(|step| json!([step.after_sold, step.price.get()]))))
+        .bind(terms.opens_at.millis())
+        .bind(terms.closes_at.map(|at| at.millis()))
+        .bind(flow)
+        .bind(hold_ms.map(sql_ms))
+        .bind(pay_ms(terms.flow).map(sql_ms))
+        .bind(match terms.reclaim {
+            Reclaim::Allowed => "allowed",
+            Reclaim::Never => "never",
+        })
+        .bind(i64::from(sale.total))
+        .bind(sale.closed_at.map(|at| at.millis()))
+        .bind(sale.cleared_at.map(|at| at.millis()))
+        .bind(sale.changed_at.millis())
+}
+
+/// What an order takes from its sale. Terms never change, so any version of the sale will do.
+pub(crate) struct SaleFacts {
+    pub(crate) sku: Arc<str>,
+    pub(crate) title: Arc<str>,
+    pub(crate) pay_ms: Option<u64>,
+}
+
+/// The facts of those of the sales that are on record.
+pub(crate) async fn facts(
+    connection: &mut SqliteConnection,
+    sales: &[PoolId],
+) -> Result<HashMap<PoolId, SaleFacts>> {
+    /// Sales asked for at once.
+    const AT_ONCE: usize = 500;
+    let mut known = HashMap::with_capacity(sales.len());
+    for sales in sales.chunks(AT_ONCE) {
+        let mut query =
+            QueryBuilder::<Sqlite>::new("SELECT id, sku, title, pay_ms FROM sales WHERE id IN (");
+        let mut ids = query.separated(", ");
+        for sale in sales {
+            ids.push_bind(sql_id(*sale));
+        }
+        query.push(")");
+        // Not kept: each number of sales is a statement of its own.
+        let rows = query.build().persistent(false).fetch_all(&mut *connection).await;
+        for row in &rows.when("reading sales")? {
+            let mut fields = Fields::new(row, "sales", 1);
+            let id = fields.pool()?;
+            let (sku, title) = (fields.plain::<&str>()?.into(), fields.plain::<&str>()?.into());
+            known.insert(id, SaleFacts { sku, title, pay_ms: fields.number_or_none()? });
+        }
+    }
+    Ok(known)
+}
+
+impl Store {
+    /// One sale.
+    pub async fn sale(&self, id: PoolId) -> Result<Option<Sale>> {
+        let row = sqlx::query(concat!("SELECT ", columns!(), " FROM sales WHERE id = $1"))
+            .bind(sql_id(id))
+            .fetch_optional(self.readers())
+            .await
+            .when("reading a sale")?;
+        row.as_ref().map(read).transpose()
+    }
+
+    /// The sales with ids above `after`, by rising id, which is the order they were made in.
+    pub async fn sales_page(&self, after: Option<PoolId>, max: u32) -> Result<Vec<Sale>> {
+        let rows = sqlx::query(concat!(
+            "SELECT ",
+            columns!(),
+            " FROM sales WHERE id > $1 ORDER BY id LIMIT $2"
+        ))
+        .bind(after.map_or(0, sql_id))
+        .bind(page(max))
+        .fetch_all(self.readers())
+        .await
+        .when("reading sales")?;
+        rows.iter().map(read).collect()
+    }
+}
+
+fn read(row: &SqliteRow) -> Result<Sale> {
+    let mut fields = Fields::new(row, "sales", 1);
+    let (id, version) = (fields.pool()?, fields.number()?);
+    let state = fields.word(SaleState::from_word)?;
+    let terms = read_terms(&mut fields)?;
+    Ok(Sale {
+        id,
+        version,
+        state,
+        terms,
+        total: fields.number()?,
+        closed_at: fields.time_or_none()?,
+        cleared_at: fields.time_or_none()?,
+        changed_at: fields.time()?,
+    })
+}
+
+fn read_terms(fields: &mut Fields<'_>) -> Result<Terms> {
+    let title = fields.plain::<&str>()?.into();
+    let sku = fields.plain::<&str>()?.into();
+    let units: Option<u32> = fields.number_or_none()?;
+    let portions: Option<&str> = fields.plain_or_none()?;
+    let supply = match (units, portions) {
+        (Some(units), _) => Supply::Units(units),
+        (None, Some(portions)) => {
+            let cut: serde_json::Result<Vec<i64>> = serde_json::from_str(portions);
+            let cut = cut.map_err(|e| fields.bad_last(Unreadable::Json(e)))?;
+            Supply::Portions(cut.into_iter().map(Cents::new).collect())
+        }
+        (None, None) => return Err(fields.bad_last(Unreadable::Null)),
+    };
+    let limit_per_user = fields.number()?;
+    let limit_by = fields.word(|word| match word {
+        "user" => Some(LimitBy::User),
+        "identity" => Some(LimitBy::Identity),
+        _ => None,
+    })?;
+    let price = fields.cents()?;
+    let steps: serde_json::Result<Vec<(u32, i64)>> = serde_json::from_str(fields.plain()?);
+    let steps = steps.map_err(|e| fields.bad_last(Unreadable::Json(e)))?;
+    let step = |(after_sold, price)| PriceStep { after_sold, price: Cents::new(price) };
+    let (opens_at, closes_at) = (fields.time()?, fields.time_or_none()?);
+    Ok(Terms {
+        title,
+        sku,
+        supply,
+        limit_per_user,
+        limit_by,
+        price,
+        price_steps: steps.into_iter().map(step).collect(),
+        opens_at,
+        closes_at,
+        flow: read_flow(fields)?,
+        reclaim: fields.word(|word| match word {
+            "allowed" => Some(Reclaim::Allowed),
+            "never" => Some(Reclaim::Never),
+            _ => None,
+        })?,
+    })
+}
+
+fn read_flow(fields: &mut Fields<'_>) -> Result<Flow> {
+    match fields.plain::<&str>()? {
+        "hold" => Ok(Flow::Hold { hold_ms: fields.number()?, pay_ms: fields.number()? }),
+        flow => {
+            let bad = fields.bad_last(Unreadable::Word(flow.to_owned()));
+            let (_hold_ms, pay_ms): (Option<u64>, _) =
+                (fields.number_or_none()?, fields.number_or_none()?);
+            match (flow, pay_ms) {
+                ("instant", _) => Ok(Flow::Instant),
+                ("order", Some(pay_ms)) => Ok(Flow::Order { pay_ms }),
+                _ => Err(bad),
+            }
+        }
+    }
+}
+
+fn json(items: impl Iterator<Item = serde_json::Value>) -> String {
+    serde_json::Value::Array(items.collect()).to_string()
+}
+
+fn sql_ms(ms: u64) -> i64 {
+    i64::try_from(ms).expect("Terms::check allows no deadline over a year")
+}

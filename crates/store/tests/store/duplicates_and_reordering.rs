@@ -1,0 +1,165 @@
+//! However often and in whatever order events come, the tables end up the same.
+
+use qiang_core::{Claim, Event, Flow, PoolChange, PoolState};
+use qiang_store::{Error, Order, Payment, Sale};
+
+use crate::fixtures::{
+    Db, Lcg, PAY_MS, Records, T0, granted, history, opened, paid, pool_id, refund, released, terms,
+    then,
+};
+
+/// The tables by definition: the newest version of everything, and what follows from it.
+fn expected(log: &[Event]) -> Records {
+    let mut records = Records {
+        sales: Vec::new(),
+        claims: Vec::new(),
+        orders: Vec::new(),
+        payments: Vec::new(),
+        refunds: Vec::new(),
+    };
+    let pools = || log.iter().filter_map(|e| if let Event::Pool(p) = e { Some(p) } else { None });
+    for first in pools().filter(|pool| pool.version == 1) {
+        let of_this = |pool: &&PoolState| pool.id == first.id;
+        let newest = pools().filter(of_this).max_by_key(|pool| pool.version).expect("itself");
+        records.sales.push(Sale::of(newest));
+    }
+    let claims = || log.iter().filter_map(|e| if let Event::Claim(c) = e { Some(c) } else { None });
+    for first in claims().filter(|claim| claim.version == 1) {
+        let of_this = |claim: &&Claim| claim.id == first.id;
+        let newest = claims().filter(of_this).max_by_key(|claim| claim.version).expect("itself");
+        let sale = records.sales.iter().find(|sale| sale.id == newest.id.pool).expect("known");
+        records.orders.extend(Order::of(newest, &sale.terms));
+        records.payments.extend(Payment::of(newest));
+        records.claims.push(newest.clone());
+    }
+    for event in log {
+        if let Event::Refund(refund) = event {
+            let refund = refund.clone();
+            records.refunds.push(qiang_store::RefundRecord { refund, settled_at: None });
+        }
+    }
+    records.claims.sort_by_key(|claim| claim.id);
+    records.orders.sort_by_key(|order| order.id);
+    records.payments.sort_by_key(|payment| (payment.order.pool, payment.payment.clone()));
+    records.refunds.sort_by_key(|r| (r.refund.order.pool, r.refund.payment.clone()));
+    records
+}
+
+#[tokio::test]
+async fn the_log_in_order_gives_the_expected_tables() {
+    let log = history(&mut Lcg(1), 300);
+    let db = Db::new().await;
+    db.store.project("records", 0, log.len() as u64, &log).await.expect("written");
+    let records = Records::of(&db.store).await;
+    assert_eq!(records, expected(&log));
+    assert!(records.orders.len() > 300 && records.payments.len() > 50);
+    assert!(records.refunds.len() > 50, "the history has something of everything");
+}
+
+#[tokio::test]
+async fn any_order_and_any_repetition_gives_the_same_tables() {
+    for seed in 0..25 {
+        let mut dice = Lcg(seed);
+        let log = history(&mut dice, 40);
+        let db = Db::new().await;
+        // The log has a sale before anything that happens in it; everything else may be late.
+        let (firsts, mut rest): (Vec<Event>, Vec<Event>) = log
+            .iter()
+            .cloned()
+            .partition(|event| matches!(event, Event::Pool(pool) if pool.version == 1));
+        db.store.upsert(&firsts).await.expect("written");
+        rest.extend(
+            (0..rest.len() / 2).map(|_| rest[dice.below(rest.len())].clone()).collect::<Vec<_>>(),
+        );
+        rest.extend(firsts);
+        dice.shuffle(&mut rest);
+        let mut rest = rest.as_slice();
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(1 + dice.below(rest.len()));
+            db.store.upsert(now).await.expect("written");
+            if dice.below(3) == 0 {
+                db.store.upsert(now).await.expect("written again");
+            }
+            rest = later;
+        }
+        assert_eq!(Records::of(&db.store).await, expected(&log), "seed {seed}");
+    }
+}
+
+#[tokio::test]
+async fn an_older_version_never_replaces_a_newer_one() {
+    let db = Db::new().await;
+    let pool = opened(1, terms(Flow::Order { pay_ms: PAY_MS }));
+    let closed = then(&pool, PoolChange::Closed);
+    let first = granted(&pool, 1, "a");
+    let last = paid(&first, "p-1");
+    db.store.upsert(&[Event::Pool(closed), Event::Claim(last)]).await.expect("written");
+    let before = Records::of(&db.store).await;
+    db.store.upsert(&[Event::Claim(first), Event::Pool(pool)]).await.expect("written");
+    assert_eq!(Records::of(&db.store).await, before);
+}
+
+#[tokio::test]
+async fn a_due_event_never_reopens_a_settled_refund() {
+    let db = Db::new().await;
+    let pool = opened(1, terms(Flow::Order { pay_ms: PAY_MS }));
+    let gone = released(&granted(&pool, 1, "a"), qiang_core::ReleaseReason::PayExpired);
+    let due = refund(gone.id, "p-1");
+    let log = [Event::Pool(pool.clone()), Event::Claim(gone), Event::Refund(due.clone())];
+    db.store.upsert(&log).await.expect("written");
+    db.store.settle_refund(pool.id, &due.payment, T0).await.expect("settled");
+    let before = Records::of(&db.store).await;
+    db.store.upsert(&log).await.expect("written again");
+    assert_eq!(Records::of(&db.store).await, before);
+    assert_eq!(before.refunds[0].settled_at, Some(T0));
+}
+
+#[tokio::test]
+async fn events_of_an_unknown_sale_write_nothing() {
+    let db = Db::new().await;
+    let known = opened(1, terms(Flow::Order { pay_ms: PAY_MS }));
+    let unknown = opened(2, terms(Flow::Order { pay_ms: PAY_MS }));
+    let strays = [
+        Event::Claim(granted(&unknown, 1, "a")),
+        Event::Refund(refund(granted(&unknown, 1, "a").id, "p-1")),
+    ];
+    for stray in strays {
+        let events = [Event::Pool(known.clone()), Event::Claim(granted(&known, 1, "a")), stray];
+        let refused = db.store.project("records", 0, 3, &events).await;
+        assert!(matches!(refused, Err(Error::UnknownSale { sale }) if sale == pool_id(2)));
+        assert_eq!(Records::of(&db.store).await.sales, []);
+        assert_eq!(db.store.position("records").await.expect("readable"), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_batch_may_be_of_any_size() {
+    let pool = opened(1, terms(Flow::Order { pay_ms: PAY_MS }));
+    for claims in [0, 1, 2, 255, 256, 257, 511, 12_345] {
+        let db = Db::new().await;
+        let mut log = vec![Event::Pool(pool.clone())];
+        log.extend((1..=claims).map(|n| Event::Claim(granted(&pool, n, &format!("u{n}")))));
+        db.store.project("records", 0, log.len() as u64, &log).await.expect("written");
+        let mut count = 0;
+        while let Some(last) =
+            db.store.orders_page(pool.id, count, u32::MAX).await.expect("readable").last()
+        {
+            count = last.id.number;
+        }
+        assert_eq!(count, claims);
+    }
+}
+
+#[tokio::test]
+async fn a_batch_may_speak_of_many_sales() {
+    let db = Db::new().await;
+    let pools: Vec<PoolState> = (1..=1_200).map(|id| opened(id, terms(Flow::Instant))).collect();
+    let sales: Vec<Event> = pools.iter().cloned().map(Event::Pool).collect();
+    db.store.upsert(&sales).await.expect("written");
+    let claims: Vec<Event> = pools.iter().map(|pool| Event::Claim(granted(pool, 1, "a"))).collect();
+    db.store.upsert(&claims).await.expect("written");
+    for pool in [&pools[0], &pools[600], &pools[1_199]] {
+        let order = db.store.order(granted(pool, 1, "a").id).await.expect("readable");
+        assert_eq!(order, Order::of(&granted(pool, 1, "a"), &pool.terms));
+    }
+}
