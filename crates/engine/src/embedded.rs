@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use qiang_core::{
-    Book, Claim, ClaimId, ClaimRequest, Command, Outcome, PayRequest, PoolId, PoolView,
+    Book, Claim, ClaimId, ClaimRequest, Command, Outcome, PayRequest, PoolId, PoolView, Refund,
     ReleaseReason, Reply, RequestId, Settlement, Terms, UserId,
 };
 use tokio::sync::{oneshot, watch};
@@ -65,7 +65,7 @@ struct Shared {
 impl Engine {
     /// Takes the folder, recovers what it holds, releases what ran out meanwhile, and starts.
     pub fn open(options: Options, clock: impl Clock) -> Result<Self, OpenError> {
-        let lock = take_folder(&options.folder)?;
+        let lock = FolderLock::take(&options.folder)?;
         let journal = SqliteJournal::open(&options.folder)?;
         let (consumed, stats) = (Arc::<AtomicU64>::default(), Arc::<Stats>::default());
         let mut writer = Writer::recover(
@@ -185,6 +185,20 @@ impl Engine {
             let numbers = after.saturating_add(1)..=after.saturating_add(max);
             let pool = book.pool(pool);
             numbers.map_while(|number| pool.and_then(|pool| pool.claim(number))).collect()
+        })
+        .await
+    }
+
+    /// Refunds of a pool from place `from` on, at most `max`, each with its place.
+    pub async fn refunds(
+        &self,
+        pool: PoolId,
+        from: usize,
+        max: usize,
+    ) -> Result<Vec<(usize, Refund)>, Error> {
+        self.look(move |book, _| {
+            let pool = book.pool(pool);
+            pool.map(|pool| pool.refunds_from(from).take(max).collect()).unwrap_or_default()
         })
         .await
     }
@@ -333,26 +347,35 @@ impl Drop for Closing<'_> {
     }
 }
 
-/// Makes the folder if needed and takes its lock, which ends with the process at the latest.
-fn take_folder(folder: &Path) -> Result<File, OpenError> {
-    let unusable = |source| OpenError::Folder { path: folder.into(), source };
-    std::fs::create_dir_all(folder).map_err(unusable)?;
-    let path = folder.join(LOCK_FILE);
-    let mut options = File::options();
-    let mut lock =
-        options.read(true).write(true).create(true).truncate(false).open(path).map_err(unusable)?;
-    match lock.try_lock() {
-        Ok(()) => {
-            let written = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
-            written.map_err(unusable)?;
-            Ok(lock)
+/// The right to work on a data folder; one process has it at a time, and it ends with the process
+/// at the latest.
+#[derive(Debug)]
+pub struct FolderLock {
+    _file: File,
+}
+
+impl FolderLock {
+    /// Makes the folder if needed and takes its lock, or says who has it.
+    pub fn take(folder: &Path) -> Result<Self, OpenError> {
+        let unusable = |source| OpenError::Folder { path: folder.into(), source };
+        std::fs::create_dir_all(folder).map_err(unusable)?;
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut file = options.open(folder.join(LOCK_FILE)).map_err(unusable)?;
+        match file.try_lock() {
+            Ok(()) => {
+                let pid = std::process::id();
+                let written = file.set_len(0).and_then(|()| writeln!(file, "{pid}"));
+                written.map_err(unusable)?;
+                Ok(Self { _file: file })
+            }
+            Err(TryLockError::WouldBlock) => {
+                let mut owner = String::new();
+                let read = file.rewind().and_then(|()| file.read_to_string(&mut owner));
+                let pid = read.ok().and_then(|_| owner.trim().parse().ok());
+                Err(OpenError::Locked { path: folder.into(), pid })
+            }
+            Err(TryLockError::Error(source)) => Err(unusable(source)),
         }
-        Err(TryLockError::WouldBlock) => {
-            let mut owner = String::new();
-            let read = lock.rewind().and_then(|()| lock.read_to_string(&mut owner));
-            let pid = read.ok().and_then(|_| owner.trim().parse().ok());
-            Err(OpenError::Locked { path: folder.into(), pid })
-        }
-        Err(TryLockError::Error(source)) => Err(unusable(source)),
     }
 }

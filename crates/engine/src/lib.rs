@@ -16,5 +16,5 @@ pub use embedded::log::{LogReader, offline_log};
 pub use embedded::sqlite::SqliteJournal;
 pub use embedded::stats::{Histogram, Stats};
 pub use embedded::writer::{Answer, Job, Look, Poisoned, Position, Writer, WriterOptions};
-pub use embedded::{Engine, Options};
+pub use embedded::{Engine, FolderLock, Options};
 pub use error::{Error, JournalError, OpenError};

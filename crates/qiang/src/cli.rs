@@ -3,8 +3,12 @@
 //! Data goes to stdout, talk to stderr, so that every command can stand in a pipe. A command is
 //! one file under `cli/` with its `Args` and a `run`; this file only knows their names.
 
+mod audit;
 mod config_check;
+mod demo;
+mod migrate;
 mod output;
+mod serve;
 mod tokens;
 
 use std::path::PathBuf;
@@ -50,7 +54,11 @@ struct Global {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Serve(serve::Args),
+    Demo(demo::Args),
     Tokens(tokens::Args),
+    Audit(audit::Args),
+    Migrate(migrate::Args),
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -94,11 +102,29 @@ pub fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     match &cli.command {
+        Command::Serve(args) => serve::run(Config::load(args.sources(cli.global.sources()?))?),
+        Command::Demo(args) => demo::run(args),
+        Command::Audit(args) => audit::run(args, &cli.global.config()?),
+        Command::Migrate(args) => migrate::run(args, &cli.global.config()?),
         Command::Tokens(args) => tokens::run(args, &cli.global.config()?),
         Command::Config(ConfigCommand::Check(args)) => {
             config_check::run(args, &Config::load(cli.global.sources()?))
         }
     }
+}
+
+/// The threads a command works with.
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.context("cannot start the threads of the runtime")
+}
+
+/// Logs to stderr, as the configuration asks.
+fn log_to_stderr(config: &Config) -> anyhow::Result<()> {
+    let filter = tracing_subscriber::EnvFilter::try_new(&config.log.filter)?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let color = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    log.with_ansi(color).try_init().map_err(|error| anyhow::anyhow!(error))
 }
 
 /// How a command ends, other than well.

@@ -1,4 +1,65 @@
-//! The HTTP front door.
+//! The HTTP front door: routes, what is taken from a request, how problems are told, and the
+//! connections themselves.
 
+mod errors_page;
+pub mod extract;
+pub mod health;
 pub mod json_time;
 pub mod problem;
+mod router;
+mod serve;
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use self::problem::{Code, Problem};
+use crate::app::App;
+
+pub use router::{openapi, router};
+pub use serve::{ListenError, listen, serve};
+
+/// What every handler is given.
+pub type Shared = State<Arc<App>>;
+
+/// A problem as it is documented: RFC 9457, with a stable `code`.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ProblemBody {
+    /// Where the code is explained.
+    #[schema(example = "/docs/errors#sold_out")]
+    r#type: String,
+    /// One line for people, in the language asked for.
+    title: String,
+    /// The HTTP status.
+    status: u16,
+    /// Stable, for programs.
+    #[schema(example = "sold_out")]
+    code: String,
+    /// What to do.
+    detail: String,
+}
+
+/// Leaves the writing to the edge of the server, which knows the language.
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = self.code().status().into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+impl From<qiang_store::Error> for Problem {
+    fn from(error: qiang_store::Error) -> Self {
+        tracing::error!("the records failed: {:#}", anyhow::Error::from(error));
+        Self::new(Code::Unavailable)
+    }
+}
+
+impl From<axum::extract::rejection::QueryRejection> for Problem {
+    fn from(rejection: axum::extract::rejection::QueryRejection) -> Self {
+        Self::new(Code::InvalidField).detail(rejection.body_text())
+    }
+}

@@ -2,10 +2,19 @@
 //!
 //! The product behind the `qiang` binary, as a library so that tests can drive it whole.
 
+pub mod app;
+pub mod audit;
 pub mod cli;
 pub mod client;
 pub mod config;
 pub mod http;
+pub mod metrics;
+pub mod orders;
+pub mod payments;
+pub mod projector;
+pub mod running;
+pub mod sales;
 pub mod secrets;
+pub mod server;
 pub mod signature;
 pub mod token;

@@ -1,0 +1,121 @@
+//! What every request handler works with: the engine, the records, the keys, the clock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use qiang_core::{PoolId, RequestId, Snowflake, Timestamp};
+use qiang_engine::{Clock, Engine};
+use qiang_store::Store;
+
+use crate::config::Config;
+use crate::http::problem::{Code, Problem};
+use crate::metrics::Metrics;
+use crate::projector::Projection;
+use crate::secrets::Secrets;
+use crate::{signature, token};
+
+/// One node has one number until nodes can lease them.
+const NODE: u16 = 0;
+/// Where the id of the current sale is kept.
+const CURRENT_SALE: &str = "current_sale";
+/// How long a reader waits for the records to catch up with what was just decided.
+const CATCH_UP: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// Shared by all requests.
+#[derive(Debug)]
+pub struct App {
+    /// Decides.
+    pub engine: Engine,
+    /// Remembers.
+    pub store: Store,
+    /// How far remembering has come.
+    pub projection: Projection,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Who is asking.
+    pub tokens: token::Key,
+    /// Who says that money arrived.
+    pub callbacks: signature::Key,
+    /// What the operator decided.
+    pub config: Config,
+    /// What is counted.
+    pub metrics: Metrics,
+    ids: Mutex<Snowflake>,
+    /// 0 is none.
+    current_sale: AtomicU64,
+}
+
+impl App {
+    /// Puts the parts together and reads which sale is the current one.
+    pub async fn new(
+        config: Config,
+        secrets: &Secrets,
+        clock: Arc<dyn Clock>,
+        engine: Engine,
+        store: Store,
+        projection: Projection,
+    ) -> Result<Self, qiang_store::Error> {
+        let current = store.setting(CURRENT_SALE).await?.and_then(|id| id.parse().ok());
+        Ok(Self {
+            tokens: token::Key::new(&secrets.jwt_key),
+            callbacks: signature::Key::new(&secrets.callback_key),
+            current_sale: AtomicU64::new(current.map_or(0, PoolId::get)),
+            ids: Mutex::new(Snowflake::new(NODE)),
+            metrics: Metrics::default(),
+            engine,
+            store,
+            projection,
+            clock,
+            config,
+        })
+    }
+
+    /// The time.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// An id nobody has had.
+    pub fn next_id(&self) -> PoolId {
+        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        PoolId::new(ids.next(self.now())).expect("a snowflake is positive and has 63 bits")
+    }
+
+    /// A request id for somebody who gave none.
+    pub fn next_request(&self) -> RequestId {
+        RequestId::new(&self.next_id().to_string()).expect("digits are an id")
+    }
+
+    /// The sale that is the current one.
+    pub fn current_sale(&self) -> Option<PoolId> {
+        PoolId::new(self.current_sale.load(Ordering::Acquire))
+    }
+
+    /// Makes a sale the current one, or none, durably.
+    pub async fn set_current_sale(&self, sale: Option<PoolId>) -> Result<(), Problem> {
+        let id = sale.map_or(0, PoolId::get);
+        self.store.put_setting(CURRENT_SALE, &id.to_string()).await?;
+        self.current_sale.store(id, Ordering::Release);
+        Ok(())
+    }
+
+    /// Waits until the records hold everything decided so far, but not for ever: a reader is
+    /// better served with what there is.
+    pub async fn catch_up(&self) -> Result<(), Problem> {
+        let position = self.answer(self.engine.position()).await?;
+        let _reached = tokio::time::timeout(CATCH_UP, self.projection.reached(position)).await;
+        Ok(())
+    }
+
+    /// Waits for the engine's answer as long as a request may take. What was asked goes on
+    /// whether or not anybody waits.
+    pub async fn answer<T>(
+        &self,
+        asked: impl Future<Output = Result<T, qiang_engine::Error>>,
+    ) -> Result<T, Problem> {
+        match tokio::time::timeout(self.config.http.request_timeout, asked).await {
+            Ok(answer) => answer.map_err(Problem::from),
+            Err(_) => Err(Problem::new(Code::OutcomeUnknown)),
+        }
+    }
+}

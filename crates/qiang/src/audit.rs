@@ -1,0 +1,228 @@
+//! The audit: what the engine says, what its log says when it is replayed, and what the records
+//! say must be the same, claim by claim, order by order, cent by cent.
+//!
+//! It runs beside a sale without stopping it. The engine is read first and the others after it,
+//! so what they hold must be as new or newer; whatever is newer was not looked at and is nobody's
+//! fault, everything else has to be equal.
+
+mod compare;
+mod source;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::extract::State;
+use qiang_core::{Book, ClaimId, PoolId};
+use qiang_engine::{JournalError, Stopwatch};
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+use utoipa::ToSchema;
+
+use crate::app::App;
+use crate::http::extract::Admin;
+use crate::http::problem::{Code, Problem};
+use crate::http::{ProblemBody, Shared};
+use crate::projector::Projection;
+
+pub use compare::compare;
+pub use source::Source;
+
+/// Differences listed; the count goes on.
+const MAX_LISTED: usize = 1_000;
+
+/// What an audit found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Report {
+    /// Whether everything agrees.
+    pub ok: bool,
+    /// Sales looked at.
+    pub sales: u64,
+    /// Claims looked at.
+    pub claims: u64,
+    /// Orders looked at.
+    pub orders: u64,
+    /// Payments looked at.
+    pub payments: u64,
+    /// Refunds looked at.
+    pub refunds: u64,
+    /// How many differences there are.
+    pub difference_count: u64,
+    /// The first of them.
+    pub differences: Vec<Difference>,
+    /// Milliseconds it took.
+    pub took_ms: u64,
+}
+
+/// One thing on which two books disagree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Difference {
+    /// The sale.
+    pub sale_id: String,
+    /// The claim, or the order of the same id, where it is about one.
+    pub claim_id: Option<String>,
+    /// Which book is wrong: `records` or `log`.
+    pub book: String,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// Why an audit could not be finished.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The engine does not answer.
+    #[error("the engine could not be asked")]
+    Engine(#[from] qiang_engine::Error),
+    /// The records cannot be read.
+    #[error("the records could not be read")]
+    Store(#[from] qiang_store::Error),
+    /// The log cannot be read.
+    #[error("the log could not be replayed")]
+    Log(#[from] JournalError),
+    /// The records stay behind.
+    #[error("the records did not catch up within {} s", .0.as_secs())]
+    Behind(Duration),
+    /// A replay ended in a panic: the log breaks the rules.
+    #[error("the log could not be replayed: it breaks the rules")]
+    Broken,
+}
+
+impl Report {
+    fn differ(
+        &mut self,
+        sale: PoolId,
+        claim: Option<ClaimId>,
+        book: Which,
+        what: impl Into<String>,
+    ) {
+        self.difference_count += 1;
+        if self.differences.len() < MAX_LISTED {
+            self.differences.push(Difference {
+                sale_id: sale.to_string(),
+                claim_id: claim.map(|id| id.to_string()),
+                book: book.word().into(),
+                what: what.into(),
+            });
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Which {
+    Records,
+    Log,
+}
+
+impl Which {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Records => "records",
+            Self::Log => "log",
+        }
+    }
+}
+
+/// How thorough an audit is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// The engine against the records.
+    Records,
+    /// And against a replay of its log, which takes memory for a second copy of everything.
+    RecordsAndLog,
+}
+
+/// What an audit does about what it finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mending {
+    /// Nothing.
+    LookOnly,
+    /// Writes the engine's word into the records where they differ.
+    Records,
+}
+
+/// Compares all books of a running server.
+#[utoipa::path(get, path = "/api/v1/admin/audit", tag = "operations", security(("token" = [])),
+    responses((status = 200, body = Report), (status = "4XX", body = ProblemBody), (status = 503, body = ProblemBody)))]
+pub async fn show(State(app): Shared, _: Admin) -> Result<axum::Json<Report>, Problem> {
+    answer(run(&app, Depth::RecordsAndLog, Mending::LookOnly).await)
+}
+
+/// The same, and mends the records where they differ.
+#[utoipa::path(post, path = "/api/v1/admin/audit/repair", tag = "operations", security(("token" = [])),
+    responses((status = 200, description = "What was found, before it was mended", body = Report),
+        (status = "4XX", body = ProblemBody), (status = 503, body = ProblemBody)))]
+pub async fn repair(State(app): Shared, _: Admin) -> Result<axum::Json<Report>, Problem> {
+    answer(run(&app, Depth::RecordsAndLog, Mending::Records).await)
+}
+
+fn answer(report: Result<Report, Error>) -> Result<axum::Json<Report>, Problem> {
+    report.map(axum::Json).map_err(|error| {
+        let error = anyhow::Error::from(error);
+        tracing::error!("the audit could not be finished: {error:#}");
+        Problem::new(Code::Unavailable)
+            .detail(format!("the audit could not be finished: {error:#}"))
+    })
+}
+
+/// Compares all books of a running server.
+pub async fn run(app: &App, depth: Depth, mending: Mending) -> Result<Report, Error> {
+    let source = Source::Engine { engine: &app.engine, projection: &app.projection };
+    let report = match depth {
+        Depth::Records => compare(&app.store, &source, None, mending).await?,
+        Depth::RecordsAndLog => {
+            let folder = app.engine.folder().to_owned();
+            compare(&app.store, &source, Some(&folder), mending).await?
+        }
+    };
+    app.metrics.audits.fetch_add(1, Ordering::Relaxed);
+    app.metrics.audit_differences.store(report.difference_count, Ordering::Relaxed);
+    Ok(report)
+}
+
+/// Compares engine and records again and again, so that the metric tells.
+pub async fn run_every(app: Arc<App>, every: Duration, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(every) => {}
+            () = stop.cancelled() => return,
+        }
+        let audited = tokio::select! {
+            audited = run(&app, Depth::Records, Mending::LookOnly) => audited,
+            () = stop.cancelled() => return,
+        };
+        match audited {
+            Ok(report) if report.ok => tracing::debug!(claims = report.claims, "audit: all agree"),
+            Ok(report) => {
+                let first = report.differences.first();
+                tracing::error!(count = report.difference_count, ?first, "audit: the books differ");
+            }
+            Err(error) => {
+                tracing::warn!("audit not finished: {:#}", anyhow::Error::from(error));
+            }
+        }
+    }
+}
+
+/// Rebuilds a book from a journal, on a thread where that may take its time.
+pub async fn replay(folder: &std::path::Path) -> Result<(Book, u64), Error> {
+    let folder = folder.to_owned();
+    let replayed = tokio::task::spawn_blocking(move || {
+        let mut book = Book::new(0);
+        let end = qiang_engine::offline_log(&folder, &mut |event| book.store(&event))?;
+        book.settle();
+        Ok((book, end.seq))
+    });
+    replayed.await.unwrap_or(Err(Error::Broken))
+}
+
+/// Waits for the records, but not for ever.
+async fn caught_up(projection: &Projection, position: u64) -> Result<(), Error> {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let reached = tokio::time::timeout(PATIENCE, projection.reached(position));
+    reached.await.map_err(|_| Error::Behind(PATIENCE))
+}
+
+/// Milliseconds since the watch was started.
+fn millis(watch: Stopwatch) -> u64 {
+    u64::try_from(watch.elapsed().as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,301 @@
+//! The comparison itself, in pages, so that it needs little memory however large a sale is.
+
+use std::path::Path;
+
+use qiang_core::{Book, Claim, Event, PoolView, Refund};
+use qiang_engine::Stopwatch;
+use qiang_store::{Order, Payment, Store};
+
+use super::{Error, Mending, Report, Source, Which, millis, replay};
+
+const POOLS: usize = 100;
+const CLAIMS: u32 = 1_000;
+const REFUNDS: usize = 1_000;
+/// Rows mended in one transaction.
+const MENDED: usize = 1_000;
+
+/// Compares what `source` says with the records and, given the folder of its journal, with a
+/// replay of the log.
+pub async fn compare(
+    store: &Store,
+    source: &Source<'_>,
+    log: Option<&Path>,
+    mending: Mending,
+) -> Result<Report, Error> {
+    let watch = Stopwatch::start();
+    let replayed = match log {
+        Some(folder) => Some(replay(folder).await?.0),
+        None => None,
+    };
+    let mut audit = Audit {
+        store,
+        source,
+        replayed: replayed.as_ref(),
+        report: Report::default(),
+        newer: Vec::new(),
+        mend: Vec::new(),
+        mending,
+    };
+    let mut skip = 0;
+    loop {
+        let pools = source.pools(skip, POOLS).await?;
+        for pool in &pools {
+            audit.pool(pool).await?;
+        }
+        if pools.len() < POOLS {
+            break;
+        }
+        skip += POOLS;
+    }
+    audit.mended().await?;
+    let (mut report, newer) = (audit.report, audit.newer);
+    if let (Some(folder), false) = (log, newer.is_empty()) {
+        check_newer(&mut report, &replay(folder).await?.0, &newer);
+    }
+    report.ok = report.difference_count == 0;
+    report.took_ms = millis(watch);
+    Ok(report)
+}
+
+/// What the engine had and the first replay had not must be in one that was made later.
+fn check_newer(report: &mut Report, replayed: &Book, newer: &[Claim]) {
+    for claim in newer {
+        if let Some(what) = older(claim, replayed.claim(claim.id).as_ref()) {
+            report.differ(claim.id.pool, Some(claim.id), Which::Log, what);
+        }
+    }
+}
+
+struct Audit<'a> {
+    store: &'a Store,
+    source: &'a Source<'a>,
+    replayed: Option<&'a Book>,
+    report: Report,
+    /// Claims the engine had newer than the replay.
+    newer: Vec<Claim>,
+    /// What the records should hold.
+    mend: Vec<Event>,
+    mending: Mending,
+}
+
+impl Audit<'_> {
+    async fn pool(&mut self, pool: &PoolView) -> Result<(), Error> {
+        self.report.sales += 1;
+        self.sale(pool).await?;
+        if pool.cleared {
+            return self.refunds(pool).await;
+        }
+        let (mut after, mut paid) = (0, 0);
+        loop {
+            let claims = self.source.claims(pool.id, after, CLAIMS).await?;
+            self.replayed_claims(&claims);
+            paid += claims.iter().filter(|claim| claim.payment.is_some()).count();
+            let Some(last) = claims.last().map(|claim| claim.id.number) else { break };
+            self.recorded_claims(pool, after, &claims).await?;
+            after = last;
+        }
+        self.beyond(pool, after).await?;
+        self.payments(pool, paid).await?;
+        self.refunds(pool).await
+    }
+
+    async fn sale(&mut self, pool: &PoolView) -> Result<(), Error> {
+        let fits = |sale: &qiang_store::Sale| {
+            sale.version > pool.version
+                || (sale.version == pool.version
+                    && sale.terms == *pool.terms
+                    && sale.total == pool.total
+                    && sale.closed_at == pool.closed_at)
+        };
+        let mut sale = self.store.sale(pool.id).await?;
+        if !sale.as_ref().is_some_and(fits) {
+            self.source.recorded().await?;
+            sale = self.store.sale(pool.id).await?;
+        }
+        match sale {
+            Some(sale) if fits(&sale) => {}
+            Some(_) => self.report.differ(pool.id, None, Which::Records, "the sale differs"),
+            None => self.report.differ(pool.id, None, Which::Records, "the sale is missing"),
+        }
+        let replayed =
+            self.replayed.and_then(|book| book.pool(pool.id)).map(qiang_core::Pool::view);
+        if replayed.is_some_and(|replayed| {
+            replayed.version == pool.version && replayed.total != pool.total
+        }) {
+            self.report.differ(pool.id, None, Which::Log, "the sale differs");
+        }
+        Ok(())
+    }
+
+    fn replayed_claims(&mut self, claims: &[Claim]) {
+        let Some(book) = self.replayed else { return };
+        for claim in claims {
+            match book.claim(claim.id) {
+                Some(replayed) if replayed.version > claim.version => {
+                    let what = "the log is ahead of the engine";
+                    self.report.differ(claim.id.pool, Some(claim.id), Which::Log, what);
+                }
+                Some(replayed) if replayed.version == claim.version => {
+                    if replayed != *claim {
+                        let what = "the claim differs";
+                        self.report.differ(claim.id.pool, Some(claim.id), Which::Log, what);
+                    }
+                }
+                Some(_) | None => self.newer.push(claim.clone()),
+            }
+        }
+    }
+
+    /// One page of claims against the same page of the records, which are given time to catch up
+    /// if they seem to be behind.
+    async fn recorded_claims(
+        &mut self,
+        pool: &PoolView,
+        after: u32,
+        claims: &[Claim],
+    ) -> Result<(), Error> {
+        let mut found = self.differing(pool, after, claims).await?;
+        if !found.is_empty() {
+            self.source.recorded().await?;
+            found = self.differing(pool, after, claims).await?;
+        }
+        self.report.claims += claims.len() as u64;
+        self.report.orders += claims.iter().filter(|claim| claim.has_order()).count() as u64;
+        for (claim, what) in found {
+            self.report.differ(pool.id, Some(claim.id), Which::Records, what);
+            self.mend(Event::Claim(claim)).await?;
+        }
+        Ok(())
+    }
+
+    async fn differing(
+        &self,
+        pool: &PoolView,
+        after: u32,
+        claims: &[Claim],
+    ) -> Result<Vec<(Claim, String)>, Error> {
+        let rows = self.store.claims_page(pool.id, after, CLAIMS).await?;
+        let orders = self.store.orders_page(pool.id, after, CLAIMS).await?;
+        let (mut rows, mut orders) = (rows.iter().peekable(), orders.iter().peekable());
+        let mut found = Vec::new();
+        for claim in claims {
+            let number = claim.id.number;
+            while rows.next_if(|row| row.id.number < number).is_some() {}
+            while orders.next_if(|order| order.id.number < number).is_some() {}
+            let row = rows.next_if(|row| row.id.number == number);
+            let order = orders.next_if(|order| order.id.number == number);
+            if let Some(what) = older(claim, row) {
+                found.push((claim.clone(), what));
+            } else if row.is_some_and(|row| row.version == claim.version)
+                && order != Order::of(claim, &pool.terms).as_ref()
+            {
+                let what =
+                    if order.is_some() { "the order differs" } else { "the order is missing" };
+                found.push((claim.clone(), what.into()));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Rows behind the last claim must belong to claims granted since.
+    async fn beyond(&mut self, pool: &PoolView, last: u32) -> Result<(), Error> {
+        let mut after = last;
+        loop {
+            let rows = self.store.claims_page(pool.id, after, CLAIMS).await?;
+            let Some(end) = rows.last().map(|row| row.id.number) else { return Ok(()) };
+            for row in &rows {
+                if self.source.claim(row.id).await?.is_none() {
+                    let what = "there is a claim that the engine never granted";
+                    self.report.differ(pool.id, Some(row.id), Which::Records, what);
+                }
+            }
+            after = end;
+        }
+    }
+
+    /// Every recorded payment must belong to a claim it paid, and there must be as many as
+    /// claims that were paid.
+    async fn payments(&mut self, pool: &PoolView, paid: usize) -> Result<(), Error> {
+        let mut after = None;
+        let mut count = 0;
+        loop {
+            let rows = self.store.payments_page(pool.id, after.as_ref(), CLAIMS).await?;
+            for row in &rows {
+                count += 1;
+                let claim = self.source.claim(row.order).await?;
+                if claim.as_ref().and_then(Payment::of).as_ref() != Some(row) {
+                    let what = format!("the payment {} is not the claim's", row.payment);
+                    self.report.differ(pool.id, Some(row.order), Which::Records, what);
+                }
+            }
+            match rows.last() {
+                Some(last) => after = Some(last.payment.clone()),
+                None => break,
+            }
+        }
+        self.report.payments += count as u64;
+        if count < paid {
+            let what = format!("{count} payments are recorded, {paid} claims were paid by one");
+            self.report.differ(pool.id, None, Which::Records, what);
+        }
+        Ok(())
+    }
+
+    async fn refunds(&mut self, pool: &PoolView) -> Result<(), Error> {
+        let mut from = 0;
+        loop {
+            let refunds = self.source.refunds(pool.id, from, REFUNDS).await?;
+            let Some((last, _)) = refunds.last() else { return Ok(()) };
+            from = last + 1;
+            for (_, refund) in &refunds {
+                self.report.refunds += 1;
+                if !self.is_recorded(refund).await? {
+                    self.source.recorded().await?;
+                    if !self.is_recorded(refund).await? {
+                        let what =
+                            format!("the refund of {} is missing or differs", refund.payment);
+                        self.report.differ(pool.id, Some(refund.order), Which::Records, what);
+                        self.mend(Event::Refund(refund.clone())).await?;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn is_recorded(&self, refund: &Refund) -> Result<bool, Error> {
+        let record = self.store.refund(refund.order.pool, &refund.payment).await?;
+        Ok(record.is_some_and(|record| record.refund == *refund))
+    }
+
+    async fn mend(&mut self, event: Event) -> Result<(), Error> {
+        if self.mending == Mending::Records {
+            self.mend.push(event);
+            if self.mend.len() == MENDED {
+                self.mended().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn mended(&mut self) -> Result<(), Error> {
+        if !self.mend.is_empty() {
+            self.store.rewrite(&self.mend).await?;
+            self.mend.clear();
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong with a copy of a claim that was read after the claim itself.
+fn older(claim: &Claim, copy: Option<&Claim>) -> Option<String> {
+    match copy {
+        None => Some("the claim is missing".into()),
+        Some(copy) if copy.version > claim.version || copy == claim => None,
+        Some(copy) if copy.version < claim.version => Some(format!(
+            "the claim is {} instead of {}",
+            copy.state.as_str(),
+            claim.state.as_str()
+        )),
+        Some(_) => Some("the claim differs".into()),
+    }
+}

@@ -1,0 +1,80 @@
+//! The book that is believed: the running engine's, or one replayed from a journal at rest.
+
+use qiang_core::{Book, Claim, ClaimId, PoolId, PoolView, Refund};
+use qiang_engine::Engine;
+
+use super::{Error, caught_up};
+use crate::projector::Projection;
+
+/// Where the truth is read from.
+#[derive(Debug)]
+pub enum Source<'a> {
+    /// A running engine, and how far the records follow it.
+    Engine {
+        /// The engine.
+        engine: &'a Engine,
+        /// What follows it.
+        projection: &'a Projection,
+    },
+    /// A book nobody changes any more.
+    Book(&'a Book),
+}
+
+impl Source<'_> {
+    pub(super) async fn pools(&self, skip: usize, max: usize) -> Result<Vec<PoolView>, Error> {
+        Ok(match self {
+            Self::Engine { engine, .. } => engine.pools(skip, max).await?,
+            Self::Book(book) => {
+                let newest_first = book.pools_from(0).rev().skip(skip).take(max);
+                newest_first.map(qiang_core::Pool::view).collect()
+            }
+        })
+    }
+
+    pub(super) async fn claims(
+        &self,
+        pool: PoolId,
+        after: u32,
+        max: u32,
+    ) -> Result<Vec<Claim>, Error> {
+        Ok(match self {
+            Self::Engine { engine, .. } => engine.claims(pool, after, max).await?,
+            Self::Book(book) => {
+                let numbers = after.saturating_add(1)..=after.saturating_add(max);
+                numbers.map_while(|number| book.claim(ClaimId { pool, number })).collect()
+            }
+        })
+    }
+
+    pub(super) async fn claim(&self, id: ClaimId) -> Result<Option<Claim>, Error> {
+        Ok(match self {
+            Self::Engine { engine, .. } => engine.claim_view(id).await?,
+            Self::Book(book) => book.claim(id),
+        })
+    }
+
+    pub(super) async fn refunds(
+        &self,
+        pool: PoolId,
+        from: usize,
+        max: usize,
+    ) -> Result<Vec<(usize, Refund)>, Error> {
+        Ok(match self {
+            Self::Engine { engine, .. } => engine.refunds(pool, from, max).await?,
+            Self::Book(book) => {
+                let pool = book.pool(pool);
+                pool.map(|pool| pool.refunds_from(from).take(max).collect()).unwrap_or_default()
+            }
+        })
+    }
+
+    /// Waits until the records hold everything that could be read here so far.
+    pub(super) async fn recorded(&self) -> Result<(), Error> {
+        match self {
+            Self::Engine { engine, projection } => {
+                caught_up(projection, engine.position().await?).await
+            }
+            Self::Book(_) => Ok(()),
+        }
+    }
+}

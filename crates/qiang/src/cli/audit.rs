@@ -1,0 +1,165 @@
+//! `qiang audit`: do all books agree? Against a running server, or on a folder at rest.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderValue, Method, StatusCode};
+use bytes::Bytes;
+use qiang_core::UserId;
+use qiang_engine::{Clock as _, FolderLock, OpenError, SystemClock};
+
+use super::output;
+use crate::audit::{self, Mending, Report, Source};
+use crate::client::Client;
+use crate::config::{Config, EngineUrl};
+use crate::projector::Projector;
+use crate::running;
+use crate::secrets::Secrets;
+use crate::server::open_store;
+use crate::token::{Key, Principal, Role};
+
+/// An audit of millions of claims takes its time.
+const PATIENCE: Duration = Duration::from_secs(3_600);
+const TOKEN_TTL_MS: u64 = 600_000;
+
+/// Check that engine, log and records agree, claim by claim
+///
+/// Asks the server that runs on the data folder, or the one at --url. When none runs, replays
+/// the journal in the folder, finishes recording what it holds, and compares.
+///
+/// Exit code 0 only if everything agrees. Differences are listed on stdout, a line each.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// A running server, like http://127.0.0.1:8080
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// An admin's token for that server [default: made with the keys in the data folder]
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        requires = "url",
+        env = "QIANG_TOKEN",
+        hide_env_values = true
+    )]
+    token: Option<String>,
+    /// Write the engine's word into the records wherever they differ
+    #[arg(long)]
+    repair: bool,
+    /// Print the whole report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
+    super::log_to_stderr(config)?;
+    let report = super::runtime()?.block_on(async {
+        let report = look(args, config).await?;
+        if !args.repair || report.ok {
+            return anyhow::Ok(report);
+        }
+        output::say(format_args!(
+            "{} differences mended, looking again …",
+            report.difference_count
+        ));
+        look(
+            &Args { repair: false, url: args.url.clone(), token: args.token.clone(), ..*args },
+            config,
+        )
+        .await
+    })?;
+    if args.json {
+        output::data(serde_json::to_string_pretty(&report)?)?;
+    } else {
+        print(&report)?;
+    }
+    Ok(if report.ok { ExitCode::SUCCESS } else { super::Exit::Failed.into() })
+}
+
+async fn look(args: &Args, config: &Config) -> anyhow::Result<Report> {
+    if let Some(url) = &args.url {
+        return online(Client::connect_url(url).await?, args, config).await;
+    }
+    let EngineUrl::Embedded { folder } = &config.engine.url;
+    if !folder.join("journal.db").exists() {
+        anyhow::bail!("there is no journal in {}: name the folder with --data", folder.display());
+    }
+    match FolderLock::take(folder) {
+        Ok(lock) => {
+            let report = offline(args, config, folder).await;
+            drop(lock);
+            report
+        }
+        Err(OpenError::Locked { .. }) => {
+            let address = running::address(&config.data).with_context(|| {
+                format!("a server works on {}, but does not say where: use --url", folder.display())
+            })?;
+            output::say(format_args!("asking the server at http://{address} …"));
+            online(Client::connect(address).await?, args, config).await
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn online(mut client: Client, args: &Args, config: &Config) -> anyhow::Result<Report> {
+    let token = match &args.token {
+        Some(token) => token.clone(),
+        None => {
+            let now = SystemClock.now();
+            let who = Principal {
+                user: UserId::new("qiang-audit").context("a user id")?,
+                role: Role::Admin,
+                identity: None,
+                expires_at: now.plus_millis(TOKEN_TTL_MS),
+            };
+            Key::new(&Secrets::of(config)?.jwt_key).mint(&who, now)
+        }
+    };
+    let headers = [(AUTHORIZATION, HeaderValue::from_str(&token).context("not a token")?)];
+    let (method, path) = if args.repair {
+        (Method::POST, "/api/v1/admin/audit/repair")
+    } else {
+        (Method::GET, "/api/v1/admin/audit")
+    };
+    client.set_timeout(PATIENCE);
+    let answer = client.send(method, path, &headers, Bytes::new()).await?;
+    if answer.status == StatusCode::OK {
+        return Ok(answer.json()?);
+    }
+    let problem = String::from_utf8_lossy(&answer.body);
+    anyhow::bail!("the server answered {}: {problem}", answer.status)
+}
+
+async fn offline(args: &Args, config: &Config, folder: &Path) -> anyhow::Result<Report> {
+    output::say("no server runs on the folder: replaying its journal …");
+    let store = open_store(config).await?;
+    store.migrate().await?;
+    let carried = Projector::new(folder, store.clone()).await?.finish().await?;
+    if carried > 0 {
+        output::say(format_args!("{carried} events were not in the records yet, and are now"));
+    }
+    let (book, _) = audit::replay(folder).await?;
+    let mending = if args.repair { Mending::Records } else { Mending::LookOnly };
+    let report = audit::compare(&store, &Source::Book(&book), None, mending).await?;
+    store.close().await;
+    Ok(report)
+}
+
+fn print(report: &Report) -> anyhow::Result<()> {
+    for difference in &report.differences {
+        let id = difference.claim_id.as_ref().unwrap_or(&difference.sale_id);
+        output::data(format_args!("{id}\t{}\t{}", difference.book, difference.what))?;
+    }
+    let Report { sales, claims, orders, payments, refunds, took_ms, .. } = report;
+    output::say(format_args!(
+        "{sales} sales, {claims} claims, {orders} orders, {payments} payments, {refunds} refunds \
+         compared in {took_ms} ms"
+    ));
+    output::say(match report.difference_count {
+        0 => "all books agree".to_owned(),
+        count => format!("{count} differences"),
+    });
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! `qiang migrate`: brings the records to the shape this binary expects, without serving.
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+
+use super::output;
+use crate::config::{Config, DatabaseUrl};
+use crate::server::open_store;
+
+/// Bring the database to the shape this version expects
+///
+/// `serve` does that by itself; this is for those who want it done before. Doing it again does
+/// nothing. Each migration applied is a line on stdout.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Only show what is pending; exit code 1 if anything is
+    #[arg(long)]
+    check: bool,
+}
+
+pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
+    super::log_to_stderr(config)?;
+    super::runtime()?.block_on(async {
+        let DatabaseUrl::Sqlite { path } = &config.database.url;
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)
+                .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        }
+        let store = open_store(config).await?;
+        let migrations =
+            if args.check { store.schema().await?.pending } else { store.migrate().await? };
+        for migration in &migrations {
+            output::data(format_args!("{:04} {}", migration.version, migration.name))?;
+        }
+        store.close().await;
+        let pending = args.check && !migrations.is_empty();
+        output::say(match (args.check, migrations.len()) {
+            (_, 0) => "the database is up to date".to_owned(),
+            (true, count) => format!("{count} pending"),
+            (false, count) => format!("{count} applied"),
+        });
+        Ok(if pending { super::Exit::Failed.into() } else { ExitCode::SUCCESS })
+    })
+}

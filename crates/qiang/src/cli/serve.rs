@@ -1,0 +1,101 @@
+//! `qiang serve`: the whole product, until Ctrl-C or SIGTERM.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use qiang_engine::SystemClock;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::output;
+use crate::config::{Config, Sources};
+use crate::server::Server;
+
+/// Run the server
+///
+/// Needs nothing else on the machine: journal, records and keys live in the data folder, which
+/// is made on the first start. Stops on Ctrl-C or SIGTERM, after answering what it accepted.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Where to listen [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+}
+
+impl Args {
+    pub(super) fn sources(&self, sources: Sources) -> Sources {
+        sources.with_flag("--listen", "http.listen", self.listen.clone())
+    }
+}
+
+pub(super) fn run(config: Config) -> anyhow::Result<ExitCode> {
+    super::log_to_stderr(&config)?;
+    let first = !config.data.join(crate::secrets::FILE_NAME).exists();
+    for caution in config.cautions() {
+        tracing::warn!("{caution}");
+    }
+    super::runtime()?.block_on(async {
+        let mut stop = Stop::listen()?;
+        let server = Server::start(config, Arc::new(SystemClock)).await?;
+        welcome(&server, first);
+        stop.asked().await;
+        output::say("stopping: answering what was accepted …");
+        server.stop().await;
+        output::say("stopped");
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn welcome(server: &Server, first: bool) {
+    let (url, config) = (server.url(), &server.app.config);
+    let data = config.data.display();
+    output::say(format_args!(
+        "qiang {} is ready\n  API    {url}/api/v1\n  docs   {url}/docs/\n  data   {data}",
+        env!("CARGO_PKG_VERSION"),
+    ));
+    if first {
+        output::say(format_args!("  keys   made, in {data}/{}", crate::secrets::FILE_NAME));
+    }
+    output::say(format_args!("  admin  {}", admin_token_command(&config.data)));
+}
+
+/// The command that prints an admin's token for a data folder, as it can be typed here.
+pub(super) fn admin_token_command(data: &Path) -> String {
+    let program = std::env::current_exe().ok();
+    let here = std::env::current_dir().ok();
+    let program = program.map(|program| match &here {
+        Some(here) => program.strip_prefix(here).map(Path::to_owned).unwrap_or(program),
+        None => program,
+    });
+    let program = program.map_or("qiang".into(), |program| program.display().to_string());
+    let data = if data == Path::new(crate::config::DEFAULT_DATA) {
+        String::new()
+    } else {
+        format!(" --data {}", data.display())
+    };
+    format!("{program} tokens --user admin --role admin{data}")
+}
+
+/// Ctrl-C and SIGTERM.
+pub(super) struct Stop {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Stop {
+    pub(super) fn listen() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("cannot listen for signals");
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+        })
+    }
+
+    pub(super) async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}

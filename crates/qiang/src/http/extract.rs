@@ -1,0 +1,174 @@
+//! What a handler takes from a request: who asks, under which key, with which body. Everything
+//! is bounded, and whatever does not fit becomes a [`Problem`] before a handler runs.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::Body as _;
+use qiang_core::{RequestId, UserId};
+use serde::de::DeserializeOwned;
+
+use super::problem::{Code, Problem};
+use crate::app::App;
+use crate::token::{Principal, Role};
+
+/// The header that names a request.
+pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Somebody with a valid token.
+#[derive(Debug)]
+pub struct Caller(pub Principal);
+
+/// Somebody with an admin's token.
+#[derive(Debug)]
+pub struct Admin(pub Principal);
+
+/// The request's own id, if it has one.
+#[derive(Debug)]
+pub struct IdempotencyKey(pub Option<RequestId>);
+
+/// A body in JSON.
+#[derive(Debug)]
+pub struct Json<T>(pub T);
+
+/// A body in JSON, or none at all.
+#[derive(Debug)]
+pub struct OptionalJson<T>(pub T);
+
+/// A body as it came.
+#[derive(Debug)]
+pub struct Raw(pub Bytes);
+
+impl Caller {
+    /// Whose things this caller may touch: their own, or everybody's.
+    #[must_use]
+    pub fn scope(&self) -> Option<UserId> {
+        match self.0.role {
+            Role::Buyer => Some(self.0.user.clone()),
+            Role::Admin => None,
+        }
+    }
+
+    /// Whether a thing of `user` may be shown to this caller.
+    #[must_use]
+    pub fn may_see(&self, user: &UserId) -> bool {
+        self.0.role == Role::Admin || self.0.user == *user
+    }
+}
+
+impl FromRequestParts<Arc<App>> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let header = parts.headers.get(AUTHORIZATION).map(|value| value.as_bytes());
+        Ok(Self(app.tokens.authenticate(header, app.now())?))
+    }
+}
+
+impl FromRequestParts<Arc<App>> for Admin {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let Caller(who) = Caller::from_request_parts(parts, app).await?;
+        if who.role == Role::Admin { Ok(Self(who)) } else { Err(Problem::new(Code::Forbidden)) }
+    }
+}
+
+impl FromRequestParts<Arc<App>> for IdempotencyKey {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Problem> {
+        let Some(value) = parts.headers.get(IDEMPOTENCY_KEY) else { return Ok(Self(None)) };
+        let key = value.to_str().ok().and_then(|text| RequestId::new(text).ok());
+        key.map(|key| Self(Some(key))).ok_or_else(|| Problem::new(Code::InvalidIdempotencyKey))
+    }
+}
+
+impl FromRequest<Arc<App>> for Raw {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
+        let http = &app.config.http;
+        let limit = http.body_limit_bytes;
+        let too_large = || {
+            let problem = Problem::new(Code::BodyTooLarge);
+            problem.number("limit_bytes", limit as u64)
+        };
+        let announced = request.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok());
+        if announced.and_then(|len| len.parse().ok()).is_some_and(|len: u64| len > limit as u64) {
+            return Err(too_large());
+        }
+        let body = request.into_body();
+        if body.is_end_stream() {
+            return Ok(Self(Bytes::new()));
+        }
+        match tokio::time::timeout(http.body_timeout, Limited::new(body, limit).collect()).await {
+            Ok(Ok(whole)) => Ok(Self(whole.to_bytes())),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+            Ok(Err(_)) => Err(Problem::new(Code::BadJson).detail("the body broke off")),
+            Err(_) => Err(Problem::new(Code::RequestTimeout)),
+        }
+    }
+}
+
+impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
+        check_media_type(request.headers())?;
+        let Raw(body) = Raw::from_request(request, app).await?;
+        from_json(&body).map(Self)
+    }
+}
+
+impl<T: DeserializeOwned + Default> FromRequest<Arc<App>> for OptionalJson<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
+        let typed = check_media_type(request.headers());
+        let Raw(body) = Raw::from_request(request, app).await?;
+        if body.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        typed?;
+        from_json(&body).map(Self)
+    }
+}
+
+/// Reads JSON and says which field is wrong, and how.
+pub fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let path = error.path().to_string();
+        let error = error.into_inner();
+        if !error.is_data() {
+            return Problem::new(Code::BadJson).detail(format!("not valid JSON: {error}"));
+        }
+        let text = error.to_string();
+        let unknown = text.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
+        let missing = text.strip_prefix("missing field `").and_then(|rest| rest.split_once('`'));
+        match (unknown, missing) {
+            (Some((field, _)), _) => Problem::unknown_field(field),
+            (None, Some((field, _))) => Problem::invalid_field(field, "is missing"),
+            (None, None) if path == "." => Problem::new(Code::InvalidField).detail(text),
+            (None, None) => Problem::invalid_field(path, format_args!("cannot be taken: {text}")),
+        }
+    })?;
+    json.end().map_err(|_| Problem::new(Code::BadJson).detail("there is more behind the JSON"))?;
+    Ok(value)
+}
+
+fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let essence = value.split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        Ok(())
+    } else {
+        Err(Problem::new(Code::UnsupportedMediaType))
+    }
+}

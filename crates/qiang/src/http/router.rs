@@ -1,0 +1,103 @@
+//! Every address there is, and the description of them all.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Redirect};
+use axum::routing::get;
+use utoipa::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use utoipa_swagger_ui::SwaggerUi;
+
+use super::problem::{Code, Problem};
+use super::{errors_page, health};
+use crate::app::App;
+use crate::sales::{self, claims, current};
+use crate::{audit, metrics, orders, payments};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "qiang",
+        description = "Hands out scarce things to a crowd, exactly. Errors are RFC 9457 problems with a stable `code`; every code is explained at /docs/errors.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0"),
+    ),
+    modifiers(&Security),
+    tags(
+        (name = "sales", description = "Open, look at, restock, close and clear sales"),
+        (name = "claims", description = "Take units, order them, give them up"),
+        (name = "orders", description = "Orders, and paying them in the sandbox"),
+        (name = "payments", description = "Money that arrives, and money that goes back"),
+        (name = "current sale", description = "For shops that run one sale at a time"),
+        (name = "operations", description = "Health, metrics, audit"),
+    ),
+)]
+struct Description;
+
+struct Security;
+
+impl utoipa::Modify for Security {
+    fn modify(&self, description: &mut utoipa::openapi::OpenApi) {
+        let token = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Bearer)
+            .bearer_format("JWT")
+            .description(Some("HS256; `sub` is the user, `role` is buyer or admin"))
+            .build();
+        let components = description.components.get_or_insert_default();
+        components.add_security_scheme("token", SecurityScheme::Http(token));
+    }
+}
+
+/// The routes, and the OpenAPI document made of them.
+fn described() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
+    OpenApiRouter::with_openapi(Description::openapi())
+        .routes(routes!(sales::create, sales::list))
+        .routes(routes!(sales::show, sales::clear))
+        .routes(routes!(sales::close))
+        .routes(routes!(sales::restock))
+        .routes(routes!(claims::create))
+        .routes(routes!(claims::create_for_voucher))
+        .routes(routes!(claims::show, claims::give_up))
+        .routes(routes!(claims::order))
+        .routes(routes!(current::show, current::put))
+        .routes(routes!(current::claim))
+        .routes(routes!(orders::list))
+        .routes(routes!(orders::show))
+        .routes(routes!(orders::cancel))
+        .routes(routes!(payments::pay_in_sandbox))
+        .routes(routes!(payments::callback))
+        .routes(routes!(payments::list_refunds))
+        .routes(routes!(payments::settle_refund))
+        .routes(routes!(audit::show))
+        .routes(routes!(audit::repair))
+        .routes(routes!(metrics::show))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .split_for_parts()
+}
+
+/// The OpenAPI document, as served at `/openapi.json`.
+#[must_use]
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    described().1
+}
+
+/// Everything the server answers.
+pub fn router(app: Arc<App>) -> Router {
+    let (router, description) = described();
+    let docs = SwaggerUi::new("/docs").url("/openapi.json", description);
+    router
+        .route("/", get(|| async { Redirect::temporary("/docs/") }))
+        .route("/docs/errors", get(errors))
+        .fallback(async || Problem::new(Code::NoSuchRoute))
+        .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed))
+        .with_state(app)
+        .merge(docs)
+}
+
+async fn errors() -> impl IntoResponse {
+    ([(CONTENT_TYPE, "text/html; charset=utf-8")], errors_page::html())
+}

@@ -1,0 +1,122 @@
+//! Connections: accepted up to a number, given time limits, and let finish at the end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tower_service::Service as _;
+
+use super::problem::{Lang, Problem};
+use crate::config;
+
+/// After a failed accept (no file descriptors, mostly) it makes no sense to try at once.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The address cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// Somebody else has it.
+    #[error("{address} is in use: stop the other program, or choose another address with --listen")]
+    InUse {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// It is not ours, or we may not.
+    #[error("cannot listen on {address}: choose another address with --listen")]
+    Unusable {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// Takes an address.
+pub async fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
+    TcpListener::bind(address).await.map_err(|source| match source.kind() {
+        std::io::ErrorKind::AddrInUse => ListenError::InUse { address },
+        _ => ListenError::Unusable { address, source },
+    })
+}
+
+/// Serves until told to stop; then takes nothing new, and returns when everything accepted is
+/// answered or the grace is over.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    http: &config::Http,
+    stop: CancellationToken,
+) {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(http.header_timeout);
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(256);
+    let connections = GracefulShutdown::new();
+    let places = Arc::new(Semaphore::new(http.max_connections));
+    loop {
+        let accepted = async {
+            let place = Arc::clone(&places).acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            accepted = accepted => accepted,
+            () = stop.cancelled() => break,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                let connection = connections.watch(connection(&builder, stream, router.clone()));
+                tokio::spawn(async move {
+                    // A connection that breaks is the client's affair.
+                    let _ended = connection.await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    if tokio::time::timeout(http.shutdown_grace, connections.shutdown()).await.is_err() {
+        tracing::warn!("some connections were still open when the grace was over");
+    }
+}
+
+fn connection(
+    builder: &Builder<TokioExecutor>,
+    stream: TcpStream,
+    router: Router,
+) -> impl hyper_util::server::graceful::GracefulConnection<
+    Error = Box<dyn std::error::Error + Send + Sync>,
+> + Send
++ 'static {
+    // Without it a short answer would wait for the acknowledgement of the one before.
+    let _best_effort = stream.set_nodelay(true);
+    let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
+        let lang = Lang::of(request.headers());
+        let mut router = router.clone();
+        async move {
+            let answered = router.call(request.map(Body::new)).await;
+            answered.map(|response| localize(response, lang))
+        }
+    });
+    builder.serve_connection(TokioIo::new(stream), service).into_owned()
+}
+
+/// A problem is written out here and nowhere else, once, in the language asked for.
+fn localize(mut response: Response, lang: Lang) -> Response {
+    match response.extensions_mut().remove::<Problem>() {
+        Some(problem) => problem.respond(lang),
+        None => response,
+    }
+}

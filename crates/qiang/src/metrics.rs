@@ -1,0 +1,194 @@
+//! What is counted, as Prometheus reads it.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use qiang_core::{Outcome, Refusal, Settlement};
+use qiang_engine::Histogram;
+
+use crate::http::{Shared, problem::Problem};
+
+const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Outcomes of a claim, in the order of the counters.
+const CLAIM_OUTCOMES: [&str; 10] = [
+    "granted",
+    "replayed",
+    "no_such_sale",
+    "not_open_yet",
+    "closed",
+    "not_eligible",
+    "already_claimed",
+    "over_limit",
+    "sold_out",
+    "failed",
+];
+const SETTLEMENTS: [&str; 5] = ["paid", "regranted", "refund_due", "replayed", "refused"];
+
+/// Counters of the front doors; the engine counts for itself.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    claims: [AtomicU64; CLAIM_OUTCOMES.len()],
+    settlements: [AtomicU64; SETTLEMENTS.len()],
+    /// How long a claim took, from the token to the durable answer.
+    pub claim_latency: Histogram,
+    /// Differences the last audit found.
+    pub audit_differences: AtomicU64,
+    /// Audits run.
+    pub audits: AtomicU64,
+}
+
+impl Metrics {
+    /// Counts the answer to a claim; `Err` is anything that was no answer of the rules.
+    pub fn claimed<T>(&self, outcome: Result<&Outcome<T>, &Problem>) {
+        let place = match outcome {
+            Ok(Outcome::Done(_)) => 0,
+            Ok(Outcome::Replayed(_)) => 1,
+            Ok(Outcome::Refused(refusal)) => match refusal {
+                Refusal::NoSuchPool => 2,
+                Refusal::NotOpenYet { .. } => 3,
+                Refusal::Closed | Refusal::Cleared => 4,
+                Refusal::NotEligible => 5,
+                Refusal::AlreadyClaimed { .. } => 6,
+                Refusal::OverLimit { .. } => 7,
+                Refusal::SoldOut => 8,
+                _ => 9,
+            },
+            Err(_) => 9,
+        };
+        self.claims[place].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts what became of a payment.
+    pub fn settled(&self, outcome: &Outcome<Settlement>) {
+        let place = match outcome {
+            Outcome::Done(Settlement::Paid(_)) => 0,
+            Outcome::Done(Settlement::Regranted(_)) => 1,
+            Outcome::Done(Settlement::RefundDue(_)) => 2,
+            Outcome::Replayed(_) => 3,
+            Outcome::Refused(_) => 4,
+        };
+        self.settlements[place].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Counters and gauges for Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "operations",
+    responses((status = 200, description = "Prometheus text format", body = String)))]
+pub async fn show(State(app): Shared) -> impl IntoResponse {
+    let mut page = Page::default();
+    let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let (metrics, stats) = (&app.metrics, app.engine.stats());
+    page.family("qiang_claims_total", "counter", "Claims asked for, by outcome.");
+    for (outcome, count) in CLAIM_OUTCOMES.iter().zip(&metrics.claims) {
+        page.labelled("qiang_claims_total", "outcome", outcome, load(count));
+    }
+    page.family(
+        "qiang_payments_total",
+        "counter",
+        "Payments that arrived, by what became of them.",
+    );
+    for (outcome, count) in SETTLEMENTS.iter().zip(&metrics.settlements) {
+        page.labelled("qiang_payments_total", "outcome", outcome, load(count));
+    }
+    page.histogram(
+        "qiang_claim_seconds",
+        "From the token to the durable answer.",
+        &metrics.claim_latency,
+    );
+    page.histogram("qiang_decide_seconds", "Deciding a batch.", &stats.decide);
+    page.histogram("qiang_commit_seconds", "Making a batch durable.", &stats.commit);
+    page.counter("qiang_batches_total", "Batches made durable.", load(&stats.batches));
+    page.counter("qiang_events_total", "Events made durable.", load(&stats.events));
+    page.counter(
+        "qiang_expired_total",
+        "Claims released because their time was up.",
+        load(&stats.expired),
+    );
+    page.counter(
+        "qiang_overloaded_total",
+        "Requests refused because the queue was full.",
+        load(&stats.overloaded),
+    );
+    page.counter("qiang_snapshots_total", "Snapshots completed.", load(&stats.snapshots));
+    page.gauge(
+        "qiang_queue_depth",
+        "Requests waiting for the writer.",
+        app.engine.queue_depth() as u64,
+    );
+    page.gauge(
+        "qiang_engine_up",
+        "1 while the engine decides.",
+        app.engine.poisoned().is_none().into(),
+    );
+    let (durable, projected) = (*app.engine.durable().borrow(), app.projection.position());
+    page.gauge("qiang_log_position", "Position of the last durable event.", durable);
+    page.gauge(
+        "qiang_projection_position",
+        "Position of the last event in the records.",
+        projected,
+    );
+    page.gauge(
+        "qiang_projection_lag_events",
+        "Events not in the records yet.",
+        durable.saturating_sub(projected),
+    );
+    page.counter(
+        "qiang_projection_failures_total",
+        "Batches the records did not take at once.",
+        app.projection.failures(),
+    );
+    page.counter("qiang_audits_total", "Audits run.", load(&metrics.audits));
+    page.gauge(
+        "qiang_audit_differences",
+        "Differences the last audit found.",
+        load(&metrics.audit_differences),
+    );
+    ([(CONTENT_TYPE, TEXT)], page.text)
+}
+
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        self.line(format_args!("# HELP {name} {help}\n# TYPE {name} {kind}"));
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.family(name, "counter", help);
+        self.line(format_args!("{name} {value}"));
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: u64) {
+        self.family(name, "gauge", help);
+        self.line(format_args!("{name} {value}"));
+    }
+
+    fn labelled(&mut self, name: &str, label: &str, value: &str, count: u64) {
+        self.line(format_args!("{name}{{{label}=\"{value}\"}} {count}"));
+    }
+
+    fn histogram(&mut self, name: &str, help: &str, histogram: &Histogram) {
+        self.family(name, "histogram", help);
+        let mut count = 0;
+        for (bound, below) in histogram.cumulative() {
+            let bound = bound.map_or("+Inf".into(), |bound| bound.as_secs_f64().to_string());
+            self.line(format_args!("{name}_bucket{{le=\"{bound}\"}} {below}"));
+            count = below;
+        }
+        self.line(format_args!(
+            "{name}_sum {}\n{name}_count {count}",
+            histogram.sum().as_secs_f64()
+        ));
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        writeln!(self.text, "{line}").expect("a string takes all that is written");
+    }
+}

@@ -1,0 +1,196 @@
+//! Orders: each belongs to one claim and has its id. The engine knows how an order stands; the
+//! records know which orders a user has.
+
+use axum::extract::{Path, Query, State};
+use qiang_core::{Claim, ClaimId, Outcome, ReleaseReason, Timestamp};
+use qiang_store::{Cursor, Order};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::app::App;
+use crate::http::extract::Caller;
+use crate::http::problem::{Code, Problem};
+use crate::http::{ProblemBody, Shared, json_time};
+use crate::sales::{claims, page_limit};
+
+/// Orders on one page, unless asked for fewer.
+const PAGE: u32 = 50;
+
+/// An order and where it stands.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct OrderView {
+    /// The order's id, which is its claim's.
+    pub order_id: String,
+    /// The claim it belongs to.
+    pub claim_id: String,
+    /// The sale.
+    pub sale_id: String,
+    /// Whose it is.
+    pub user_id: String,
+    /// `PENDING`, `PAID` or `CANCELLED`.
+    #[schema(example = "PENDING")]
+    pub status: &'static str,
+    /// What it costs.
+    pub amount_cents: i64,
+    /// What was ordered.
+    pub items: Vec<OrderItemView>,
+    /// When it was placed.
+    #[serde(with = "json_time")]
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// Unpaid, it is cancelled at this time.
+    #[serde(with = "json_time::option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub pay_by: Option<Timestamp>,
+    /// When it was paid.
+    #[serde(with = "json_time::option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub paid_at: Option<Timestamp>,
+    /// When it was cancelled.
+    #[serde(with = "json_time::option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub cancelled_at: Option<Timestamp>,
+}
+
+/// One line of an order.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct OrderItemView {
+    /// The shop's own name for the goods.
+    pub sku: String,
+    /// What the buyer read.
+    pub title: String,
+    /// Units.
+    pub quantity: u32,
+    /// Price of a unit.
+    pub unit_price_cents: i64,
+}
+
+/// One page of orders.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct OrderPage {
+    /// Newest first.
+    pub orders: Vec<OrderView>,
+    /// Give this as `before` to see older ones; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_before: Option<String>,
+}
+
+/// Which page.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct PageQuery {
+    /// `next_before` of the page before.
+    before: Option<String>,
+    /// How many to show, 1 to 50.
+    limit: Option<u32>,
+}
+
+impl From<Order> for OrderView {
+    fn from(order: Order) -> Self {
+        let id = order.id.to_string();
+        let items = order.items.into_iter().map(|item| OrderItemView {
+            sku: item.sku,
+            title: item.title,
+            quantity: item.quantity,
+            unit_price_cents: item.unit_price.get(),
+        });
+        Self {
+            claim_id: id.clone(),
+            order_id: id,
+            sale_id: order.id.pool.to_string(),
+            user_id: order.user.to_string(),
+            status: order.status.as_str(),
+            amount_cents: order.amount.get(),
+            items: items.collect(),
+            created_at: order.created_at,
+            pay_by: order.pay_by,
+            paid_at: order.paid_at,
+            cancelled_at: order.cancelled_at,
+        }
+    }
+}
+
+/// Your orders, newest first, including what you did a moment ago.
+#[utoipa::path(get, path = "/api/v1/orders", tag = "orders", params(PageQuery), security(("token" = [])),
+    responses((status = 200, body = OrderPage), (status = "4XX", body = ProblemBody)))]
+pub async fn list(
+    State(app): Shared,
+    Caller(who): Caller,
+    query: Result<Query<PageQuery>, axum::extract::rejection::QueryRejection>,
+) -> Result<axum::Json<OrderPage>, Problem> {
+    let Query(PageQuery { before, limit }) = query.map_err(Problem::from)?;
+    let before = before.as_deref().map(read_cursor).transpose()?;
+    let limit = page_limit(limit, PAGE)?;
+    app.catch_up().await?;
+    let orders = app.store.orders_of(&who.user, before, limit).await?;
+    let full = orders.len() == limit as usize;
+    let next_before = orders.last().filter(|_| full).map(|order| write_cursor(order.cursor()));
+    let orders = orders.into_iter().map(OrderView::from).collect();
+    Ok(axum::Json(OrderPage { orders, next_before }))
+}
+
+/// One of your orders, as it is at this moment.
+#[utoipa::path(get, path = "/api/v1/orders/{order_id}", tag = "orders", params(("order_id" = String, Path)), security(("token" = [])),
+    responses((status = 200, body = OrderView), (status = "4XX", body = ProblemBody)))]
+pub async fn show(
+    State(app): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<axum::Json<OrderView>, Problem> {
+    let claim = find(&app, &caller, order_id(&id)?).await?;
+    Ok(axum::Json(view(&app, &claim).await?))
+}
+
+/// Cancels an unpaid order: its units go to others.
+#[utoipa::path(post, path = "/api/v1/orders/{order_id}/cancel", tag = "orders", params(("order_id" = String, Path)), security(("token" = [])),
+    responses((status = 200, body = OrderView), (status = "4XX", body = ProblemBody)))]
+pub async fn cancel(
+    State(app): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<axum::Json<OrderView>, Problem> {
+    let order = find(&app, &caller, order_id(&id)?).await?.id;
+    let asked = app.engine.release(order, caller.scope(), ReleaseReason::Cancelled);
+    match app.answer(asked).await? {
+        Outcome::Done(claim) | Outcome::Replayed(claim) => {
+            Ok(axum::Json(view(&app, &claim).await?))
+        }
+        Outcome::Refused(refusal) => Err(Problem::from(&refusal)),
+    }
+}
+
+/// The claim behind an order the caller may see.
+pub async fn find(app: &App, caller: &Caller, id: ClaimId) -> Result<Claim, Problem> {
+    let claim = claims::find(app, id).await?;
+    let claim = claim.filter(|claim| claim.has_order() && caller.may_see(&claim.user));
+    claim.ok_or_else(|| Problem::new(Code::NoSuchOrder))
+}
+
+/// The order of a claim that has one.
+pub async fn view(app: &App, claim: &Claim) -> Result<OrderView, Problem> {
+    let pool = app.answer(app.engine.pool(claim.id.pool)).await?;
+    let pool = pool.filter(|pool| !pool.cleared);
+    let order = match pool.and_then(|pool| Order::of(claim, &pool.terms)) {
+        Some(order) => Some(order),
+        None => app.store.order(claim.id).await?,
+    };
+    order.map(OrderView::from).ok_or_else(|| Problem::new(Code::NoSuchOrder))
+}
+
+/// An order's id out of a path.
+pub fn order_id(text: &str) -> Result<ClaimId, Problem> {
+    text.parse().map_err(|_| Problem::new(Code::NoSuchOrder))
+}
+
+fn write_cursor(cursor: Cursor) -> String {
+    format!("{}_{}", cursor.at.millis(), cursor.id)
+}
+
+fn read_cursor(text: &str) -> Result<Cursor, Problem> {
+    let read = || {
+        let (at, id) = text.split_once('_')?;
+        Some(Cursor { at: Timestamp::from_millis(at.parse().ok()?), id: id.parse().ok()? })
+    };
+    read().ok_or_else(|| Problem::invalid_field("before", "must be a `next_before` of this list"))
+}

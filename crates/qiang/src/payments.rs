@@ -1,0 +1,300 @@
+//! Money that arrives: from the sandbox, or announced by the provider's signed callback. Every
+//! payment counts once, by its id, and ends in one of three ways: it pays, it buys a released
+//! claim anew, or it is owed back.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Query, State};
+use axum::http::HeaderMap;
+use qiang_core::{
+    Cents, Claim, Outcome, PayRequest, PaymentId, PoolId, Refund, RefundReason, Refusal,
+    Settlement, Timestamp,
+};
+use qiang_store::{RefundCursor, RefundRecord, RefundStatus, SettleOutcome};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::app::App;
+use crate::http::extract::{Admin, Caller, OptionalJson, Raw, from_json};
+use crate::http::problem::{Code, Problem};
+use crate::http::{ProblemBody, Shared, json_time};
+use crate::orders::{self, OrderView, order_id};
+use crate::sales::{page_limit, sale_id};
+use crate::signature::{SIGNATURE_HEADER, TIMESTAMP_HEADER};
+
+/// Refunds on one page, unless asked for fewer.
+const PAGE: u32 = 100;
+
+/// A payment without money.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SandboxPayment {
+    /// Its id; left out, one that belongs to the order, so that paying twice pays once.
+    payment_id: Option<String>,
+}
+
+/// What the provider tells.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Callback {
+    /// The provider's id of the payment, 1 to 128 bytes.
+    payment_id: String,
+    /// The order it is for.
+    order_id: String,
+    /// How much arrived.
+    amount_cents: i64,
+}
+
+/// What became of a payment.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SettlementView {
+    /// `paid`, `regranted` or `refund_due`.
+    #[schema(example = "paid")]
+    pub outcome: &'static str,
+    /// Whether this payment had been told before.
+    pub replayed: bool,
+    /// The order that is paid now; after `regranted` it is a new one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<OrderView>,
+    /// What goes back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refund: Option<RefundView>,
+}
+
+/// Money that goes back.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RefundView {
+    /// The sale.
+    pub sale_id: String,
+    /// The order the money was meant for.
+    pub order_id: String,
+    /// The payment.
+    pub payment_id: String,
+    /// How much.
+    pub amount_cents: i64,
+    /// `late`, `already_paid` or `amount_mismatch`.
+    #[schema(example = "late")]
+    pub reason: &'static str,
+    /// `due` or `settled`.
+    #[schema(example = "due")]
+    pub status: &'static str,
+    /// Since when it is owed.
+    #[serde(with = "json_time")]
+    #[schema(value_type = String, format = DateTime)]
+    pub due_at: Timestamp,
+    /// When the shop said it was sent.
+    #[serde(with = "json_time::option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub settled_at: Option<Timestamp>,
+}
+
+/// One page of refunds.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RefundPage {
+    /// Oldest first.
+    pub refunds: Vec<RefundView>,
+    /// Give this as `after` to see the next; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_after: Option<String>,
+}
+
+/// Which refunds.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct RefundQuery {
+    /// `due` (the default) or `settled`.
+    status: Option<String>,
+    /// `next_after` of the page before.
+    after: Option<String>,
+    /// How many to show, 1 to 100.
+    limit: Option<u32>,
+}
+
+impl RefundView {
+    fn of(refund: &Refund, settled_at: Option<Timestamp>) -> Self {
+        let status = if settled_at.is_some() { RefundStatus::Settled } else { RefundStatus::Due };
+        Self {
+            sale_id: refund.order.pool.to_string(),
+            order_id: refund.order.to_string(),
+            payment_id: refund.payment.to_string(),
+            amount_cents: refund.amount.get(),
+            reason: RefundReason::as_str(refund.reason),
+            status: status.as_str(),
+            due_at: refund.at,
+            settled_at,
+        }
+    }
+
+    fn of_record(record: &RefundRecord) -> Self {
+        Self::of(&record.refund, record.settled_at)
+    }
+}
+
+/// Pays one of your orders without money, where the sandbox is on.
+#[utoipa::path(post, path = "/api/v1/orders/{order_id}/pay", tag = "orders", request_body = Option<SandboxPayment>, security(("token" = [])),
+    params(("order_id" = String, Path)),
+    responses((status = 200, body = SettlementView), (status = "4XX", body = ProblemBody)))]
+pub async fn pay_in_sandbox(
+    State(app): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+    OptionalJson(body): OptionalJson<SandboxPayment>,
+) -> Result<axum::Json<SettlementView>, Problem> {
+    if !app.config.payments.sandbox {
+        return Err(Problem::new(Code::SandboxDisabled));
+    }
+    let claim = orders::find(&app, &caller, order_id(&id)?).await?;
+    let payment = match &body.payment_id {
+        Some(id) => payment_id(id)?,
+        None => payment_id(&format!("sandbox-{}", claim.id))?,
+    };
+    let pay = PayRequest { order: claim.id, payment, amount: claim.amount() };
+    settle(&app, pay).await.map(axum::Json)
+}
+
+/// The provider tells that money arrived. Signed with `X-Qiang-Timestamp` (Unix seconds) and
+/// `X-Qiang-Signature: sha256=<hex>`, an HMAC-SHA256 over `<timestamp>.<body>`. Telling it again
+/// gives the same answer.
+#[utoipa::path(post, path = "/api/v1/payments/callback", tag = "payments", request_body = Callback,
+    params(("X-Qiang-Timestamp" = String, Header), ("X-Qiang-Signature" = String, Header)),
+    responses((status = 200, body = SettlementView), (status = "4XX", body = ProblemBody), (status = 503, body = ProblemBody)))]
+pub async fn callback(
+    State(app): Shared,
+    headers: HeaderMap,
+    Raw(body): Raw,
+) -> Result<axum::Json<SettlementView>, Problem> {
+    let header = |name| headers.get(name).map(axum::http::HeaderValue::as_bytes);
+    app.callbacks.verify(
+        header(TIMESTAMP_HEADER),
+        header(SIGNATURE_HEADER),
+        &body,
+        app.now(),
+        app.config.payments.callback_window,
+    )?;
+    let told: Callback = from_json(&body)?;
+    if told.amount_cents < 1 {
+        return Err(Problem::invalid_field("amount_cents", "must be at least 1"));
+    }
+    let pay = PayRequest {
+        order: order_id(&told.order_id)?,
+        payment: payment_id(&told.payment_id)?,
+        amount: Cents::new(told.amount_cents),
+    };
+    settle(&app, pay).await.map(axum::Json)
+}
+
+/// Money owed back, oldest first.
+#[utoipa::path(get, path = "/api/v1/admin/refunds", tag = "payments", params(RefundQuery), security(("token" = [])),
+    responses((status = 200, body = RefundPage), (status = "4XX", body = ProblemBody)))]
+pub async fn list_refunds(
+    State(app): Shared,
+    _: Admin,
+    query: Result<Query<RefundQuery>, axum::extract::rejection::QueryRejection>,
+) -> Result<axum::Json<RefundPage>, Problem> {
+    let Query(RefundQuery { status, after, limit }) = query.map_err(Problem::from)?;
+    let status = RefundStatus::from_word(status.as_deref().unwrap_or("due"))
+        .ok_or_else(|| Problem::invalid_field("status", "must be due or settled"))?;
+    let after = after.as_deref().map(read_cursor).transpose()?;
+    let limit = page_limit(limit, PAGE)?;
+    app.catch_up().await?;
+    let records = app.store.refunds(status, after.as_ref(), limit).await?;
+    let full = records.len() == limit as usize;
+    let next_after = records.last().filter(|_| full).map(|last| write_cursor(&last.cursor()));
+    let refunds = records.iter().map(RefundView::of_record).collect();
+    Ok(axum::Json(RefundPage { refunds, next_after }))
+}
+
+/// Notes that a refund was sent. Noting it again changes nothing.
+#[utoipa::path(post, path = "/api/v1/admin/refunds/{sale_id}/{payment_id}/settle", tag = "payments", security(("token" = [])),
+    params(("sale_id" = String, Path), ("payment_id" = String, Path)),
+    responses((status = 200, body = RefundView), (status = "4XX", body = ProblemBody)))]
+pub async fn settle_refund(
+    State(app): Shared,
+    _: Admin,
+    Path((sale, payment)): Path<(String, String)>,
+) -> Result<axum::Json<RefundView>, Problem> {
+    let none = || Problem::new(Code::NoSuchRefund);
+    let (sale, payment) = (sale_id(&sale)?, PaymentId::new(&payment).map_err(|_| none())?);
+    app.catch_up().await?;
+    match app.store.settle_refund(sale, &payment, app.now()).await? {
+        SettleOutcome::Settled | SettleOutcome::AlreadySettled { .. } => {
+            let record = app.store.refund(sale, &payment).await?.ok_or_else(none)?;
+            Ok(axum::Json(RefundView::of_record(&record)))
+        }
+        SettleOutcome::NoSuchRefund => Err(none()),
+    }
+}
+
+/// Hands a payment to the engine. A sale that was cleared is asked about in the records.
+async fn settle(app: &Arc<App>, pay: PayRequest) -> Result<SettlementView, Problem> {
+    let mut outcome = app.answer(app.engine.pay(pay.clone())).await?;
+    if outcome == Outcome::Refused(Refusal::Cleared) {
+        outcome = settle_after_clearing(app, pay).await?;
+    }
+    app.metrics.settled(&outcome);
+    let (settlement, replayed) = match outcome {
+        Outcome::Done(settlement) => (settlement, false),
+        Outcome::Replayed(settlement) => (settlement, true),
+        Outcome::Refused(Refusal::NoSuchClaim | Refusal::NotOrdered) => {
+            return Err(Problem::new(Code::NoSuchOrder));
+        }
+        Outcome::Refused(refusal) => return Err(Problem::from(&refusal)),
+    };
+    let paid =
+        |outcome, order| SettlementView { outcome, replayed, order: Some(order), refund: None };
+    Ok(match settlement {
+        Settlement::Paid(claim) => paid("paid", orders::view(app, &claim).await?),
+        Settlement::Regranted(claim) => paid("regranted", orders::view(app, &claim).await?),
+        Settlement::RefundDue(refund) => {
+            let settled_at = app.store.refund(refund.order.pool, &refund.payment).await?;
+            let settled_at = settled_at.and_then(|record| record.settled_at);
+            let refund = Some(RefundView::of(&refund, settled_at));
+            SettlementView { outcome: "refund_due", replayed, order: None, refund }
+        }
+    })
+}
+
+/// Everything that paid an order of a cleared sale is in the records, because clearing waited
+/// for them; what is not there bought nothing.
+async fn settle_after_clearing(app: &App, pay: PayRequest) -> Result<Outcome<Settlement>, Problem> {
+    let Some(ordered) = app.store.claim(pay.order).await?.filter(Claim::has_order) else {
+        return Ok(Outcome::Refused(Refusal::NoSuchClaim));
+    };
+    let Some(seen) = app.store.payment(pay.order.pool, &pay.payment).await? else {
+        return app.answer(app.engine.refund(pay)).await;
+    };
+    let paid = app.store.claim(seen.order).await?;
+    let paid = paid.ok_or_else(|| Problem::new(Code::NoSuchOrder))?;
+    let meant_for = paid.replaces.unwrap_or(paid.id.number);
+    if meant_for != ordered.id.number {
+        return Ok(Outcome::Refused(Refusal::PaymentConflict));
+    }
+    Ok(Outcome::Replayed(match paid.replaces {
+        None => Settlement::Paid(paid),
+        Some(_) => Settlement::Regranted(paid),
+    }))
+}
+
+fn payment_id(text: &str) -> Result<PaymentId, Problem> {
+    PaymentId::new(text).map_err(|error| {
+        Problem::invalid_field("payment_id", format_args!("cannot be used: {error}"))
+    })
+}
+
+fn write_cursor(cursor: &RefundCursor) -> String {
+    format!("{}_{}_{}", cursor.due_at.millis(), cursor.pool, cursor.payment)
+}
+
+fn read_cursor(text: &str) -> Result<RefundCursor, Problem> {
+    let read = || {
+        let (at, rest) = text.split_once('_')?;
+        let (pool, payment) = rest.split_once('_')?;
+        Some(RefundCursor {
+            due_at: Timestamp::from_millis(at.parse().ok()?),
+            pool: pool.parse::<PoolId>().ok()?,
+            payment: PaymentId::new(payment).ok()?,
+        })
+    };
+    read().ok_or_else(|| Problem::invalid_field("after", "must be a `next_after` of this list"))
+}

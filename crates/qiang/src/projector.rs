@@ -1,0 +1,215 @@
+//! Carries what the engine decided into the records: reads the log, writes batches, remembers
+//! its position in the same transaction.
+//!
+//! It never skips and never gives up: while the records cannot be written it waits and tries
+//! again. The log is trimmed only behind it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use qiang_core::Event;
+use qiang_engine::{Engine, JournalError, LogReader};
+use qiang_store::Store;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// The name its position is kept under.
+pub const CONSUMER: &str = "records";
+/// Events written in one transaction, give or take the engine's last batch.
+const BATCH: usize = 8_192;
+/// A short rest behind a small batch lets the next one grow: the claim path needs the processor
+/// more than the records do.
+const REST: Duration = Duration::from_millis(10);
+const FIRST_BACKOFF: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
+
+/// How far the records have come.
+#[derive(Debug, Clone)]
+pub struct Projection {
+    position: watch::Receiver<u64>,
+    failures: Arc<AtomicU64>,
+}
+
+impl Projection {
+    /// The position of the last event that is in the records.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        *self.position.borrow()
+    }
+
+    /// Waits until the records hold everything up to `position`.
+    pub async fn reached(&self, position: u64) {
+        let mut here = self.position.clone();
+        // The projector outlives those who wait for it, but for the last moment of a shutdown.
+        let _gone = here.wait_for(|reached| *reached >= position).await;
+    }
+
+    /// How often a batch could not be written.
+    #[must_use]
+    pub fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+}
+
+/// Why projecting cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The log cannot be read.
+    #[error("the log could not be read")]
+    Log(#[from] JournalError),
+    /// The records cannot be written.
+    #[error("the records could not be written")]
+    Store(#[from] qiang_store::Error),
+    /// The thread that reads the log is gone.
+    #[error("reading the log was cut off")]
+    Cut(#[from] tokio::task::JoinError),
+}
+
+/// Carries events from one log to one store.
+#[derive(Debug)]
+pub struct Projector {
+    folder: PathBuf,
+    store: Store,
+    reader: Option<LogReader>,
+    position: u64,
+}
+
+impl Projector {
+    /// Stands where the records say it stopped. `folder` is the journal's.
+    pub async fn new(folder: &Path, store: Store) -> Result<Self, Error> {
+        let position = store.position(CONSUMER).await?;
+        let reader = Some(LogReader::open(folder)?);
+        Ok(Self { folder: folder.to_owned(), store, reader, position })
+    }
+
+    /// Carries over everything a log at rest holds, and says how many events that were.
+    pub async fn finish(mut self) -> Result<usize, Error> {
+        let mut carried = 0;
+        loop {
+            match self.step().await? {
+                0 => return Ok(carried),
+                events => carried += events,
+            }
+        }
+    }
+
+    /// Carries over what an engine decides until told to stop, and then until its log is empty
+    /// or a batch fails.
+    pub fn follow(
+        mut self,
+        engine: Engine,
+        stop: CancellationToken,
+    ) -> (Projection, impl Future<Output = ()> + Send + 'static) {
+        engine.consumed(self.position);
+        let (reached, position) = watch::channel(self.position);
+        let failures = Arc::<AtomicU64>::default();
+        let projection = Projection { position, failures: Arc::clone(&failures) };
+        let work = async move {
+            let mut durable = engine.durable();
+            let mut backoff = FIRST_BACKOFF;
+            loop {
+                let stepped = self.step().await;
+                engine.consumed(self.position);
+                reached.send_replace(self.position);
+                match stepped {
+                    Ok(0) if stop.is_cancelled() => return,
+                    Ok(0) => {
+                        tokio::select! {
+                            _more = durable.wait_for(|seq| *seq > self.position) => {}
+                            () = stop.cancelled() => {}
+                        }
+                    }
+                    Ok(written) => {
+                        backoff = FIRST_BACKOFF;
+                        if written < BATCH && !stop.is_cancelled() {
+                            tokio::time::sleep(REST).await;
+                        }
+                    }
+                    Err(error) => {
+                        failures.fetch_add(1, Ordering::Relaxed);
+                        tracing::error!("projection waits: {:#}", anyhow::Error::from(error));
+                        if stop.is_cancelled() {
+                            return;
+                        }
+                        tokio::select! {
+                            () = tokio::time::sleep(backoff) => {}
+                            () = stop.cancelled() => {}
+                        }
+                        backoff = (backoff * 2).min(MAX_BACKOFF);
+                    }
+                }
+            }
+        };
+        (projection, work)
+    }
+
+    /// Carries one batch over and says how many events it had.
+    async fn step(&mut self) -> Result<usize, Error> {
+        let (events, through) = match self.read().await {
+            Err(Error::Log(JournalError::Trimmed { .. })) => return self.rebuild().await,
+            read => read?,
+        };
+        if events.is_empty() {
+            return Ok(0);
+        }
+        match self.store.project(CONSUMER, self.position, through, &events).await {
+            Ok(()) => self.position = through,
+            // Another projector was here; what it wrote need not be written again.
+            Err(qiang_store::Error::PositionMoved { found, .. }) => self.position = found,
+            Err(error) => return Err(error.into()),
+        }
+        Ok(events.len())
+    }
+
+    async fn read(&mut self) -> Result<(Vec<Event>, u64), Error> {
+        let mut reader = match self.reader.take() {
+            Some(reader) => reader,
+            None => LogReader::open(&self.folder)?,
+        };
+        let after = self.position;
+        let read = tokio::task::spawn_blocking(move || {
+            let read = reader.read(after, BATCH);
+            (reader, read)
+        });
+        let (reader, read) = read.await?;
+        self.reader = Some(reader);
+        Ok(read?)
+    }
+
+    /// The records are older than the log reaches back, because they were replaced by older ones
+    /// or removed: writes everything the engine still knows, then goes on from there.
+    async fn rebuild(&mut self) -> Result<usize, Error> {
+        tracing::warn!(position = self.position, "the records are older than the log: rebuilding");
+        let folder = self.folder.clone();
+        let (events, mut full) = tokio::sync::mpsc::channel(2);
+        let reading = tokio::task::spawn_blocking(move || read_all(&folder, &events));
+        let mut written = 0;
+        while let Some(events) = full.recv().await {
+            self.store.upsert(&events).await?;
+            written += events.len();
+        }
+        let through = reading.await??;
+        self.store.project(CONSUMER, self.position, through, &[]).await?;
+        self.position = through;
+        Ok(written)
+    }
+}
+
+/// Sends everything the journal holds in batches, and says where it ends.
+fn read_all(
+    folder: &Path,
+    to: &tokio::sync::mpsc::Sender<Vec<Event>>,
+) -> Result<u64, JournalError> {
+    let mut batch = Vec::with_capacity(BATCH);
+    let end = qiang_engine::offline_log(folder, &mut |event| {
+        batch.push(event);
+        if batch.len() == BATCH {
+            // Nobody listens any more only when the records failed; then all of it is tried anew.
+            let _heard = to.blocking_send(std::mem::take(&mut batch));
+        }
+    })?;
+    let _heard = to.blocking_send(batch);
+    Ok(end.seq)
+}

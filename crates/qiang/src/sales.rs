@@ -1,0 +1,205 @@
+//! Sales: opened, looked at, restocked, closed and cleared. A sale is a pool with a price tag.
+
+pub mod claims;
+pub mod current;
+mod terms;
+mod view;
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderName, StatusCode, header};
+use axum::response::IntoResponse;
+use qiang_core::{Outcome, PoolId, PoolView, Terms};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::app::App;
+use crate::http::extract::{Admin, IdempotencyKey, Json};
+use crate::http::problem::{Code, Problem};
+use crate::http::{ProblemBody, Shared};
+
+pub use terms::NewSale;
+pub use view::{SaleStatus, SaleView};
+
+/// Sales on one page, unless asked for fewer.
+const PAGE: u32 = 100;
+/// Buyers look often; a moment's delay costs nobody anything.
+const CACHEABLE: [(HeaderName, &str); 1] = [(header::CACHE_CONTROL, "public, max-age=1")];
+
+/// One page of sales.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SalePage {
+    /// Newest first.
+    pub sales: Vec<SaleView>,
+    /// Give this as `skip` to see older ones; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_skip: Option<u32>,
+}
+
+/// Which page.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct PageQuery {
+    /// How many of the newest to skip.
+    #[serde(default)]
+    skip: u32,
+    /// How many to show, 1 to 100.
+    limit: Option<u32>,
+}
+
+/// More units.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Restock {
+    /// How many more, at least 1.
+    units: i64,
+}
+
+/// Opens a sale. With an `id` of your own, asking again with the same terms answers 200 and
+/// changes nothing.
+#[utoipa::path(post, path = "/api/v1/sales", tag = "sales", request_body = NewSale, security(("token" = [])),
+    responses((status = 201, body = SaleView), (status = 200, description = "It was open already", body = SaleView),
+        (status = "4XX", body = ProblemBody)))]
+pub async fn create(
+    State(app): Shared,
+    _: Admin,
+    Json(new): Json<NewSale>,
+) -> Result<impl IntoResponse, Problem> {
+    let (id, now) = (new.id()?, app.now());
+    let terms = new.terms(now)?;
+    let pool = id.unwrap_or_else(|| app.next_id());
+    let asked = app.engine.open_pool(pool, Arc::new(terms.clone()));
+    let (status, view) = match app.answer(asked).await? {
+        Outcome::Done(view) => (StatusCode::CREATED, view),
+        Outcome::Replayed(view) => (StatusCode::OK, view),
+        Outcome::Refused(refusal) => {
+            let unsaid = new.opens_at.is_none();
+            let existing = app.answer(app.engine.pool(pool)).await?;
+            let same =
+                existing.filter(|view| unsaid && !view.cleared && same_but_opening(view, &terms));
+            (StatusCode::OK, same.ok_or_else(|| Problem::from(&refusal))?)
+        }
+    };
+    let location = format!("/api/v1/sales/{pool}");
+    Ok((status, [(header::LOCATION, location)], axum::Json(SaleView::of(&view, now))))
+}
+
+/// Whoever leaves the opening out says "now", and means the same sale when they ask again.
+fn same_but_opening(view: &PoolView, terms: &Terms) -> bool {
+    *view.terms == Terms { opens_at: view.terms.opens_at, ..terms.clone() }
+}
+
+/// Sales that are open, closed or yet to open, newest first.
+#[utoipa::path(get, path = "/api/v1/sales", tag = "sales", params(PageQuery),
+    responses((status = 200, body = SalePage), (status = "4XX", body = ProblemBody)))]
+pub async fn list(
+    State(app): Shared,
+    query: Result<Query<PageQuery>, axum::extract::rejection::QueryRejection>,
+) -> Result<impl IntoResponse, Problem> {
+    let Query(PageQuery { skip, limit }) = query.map_err(Problem::from)?;
+    let limit = page_limit(limit, PAGE)?;
+    let pools = app.answer(app.engine.pools(skip as usize, limit as usize)).await?;
+    let now = app.now();
+    let next_skip = (pools.len() == limit as usize).then(|| skip.saturating_add(limit));
+    let shown = pools.iter().filter(|pool| !pool.cleared);
+    let sales = shown.map(|pool| SaleView::of(pool, now)).collect();
+    Ok((CACHEABLE, axum::Json(SalePage { sales, next_skip })))
+}
+
+/// One sale.
+#[utoipa::path(get, path = "/api/v1/sales/{sale_id}", tag = "sales", params(("sale_id" = String, Path)),
+    responses((status = 200, body = SaleView), (status = 404, body = ProblemBody)))]
+pub async fn show(
+    State(app): Shared,
+    Path(id): Path<String>,
+) -> Result<impl IntoResponse, Problem> {
+    let pool = find(&app, sale_id(&id)?).await?;
+    Ok((CACHEABLE, axum::Json(SaleView::of(&pool, app.now()))))
+}
+
+/// Adds units. With an `Idempotency-Key` a repetition adds nothing.
+#[utoipa::path(post, path = "/api/v1/sales/{sale_id}/restock", tag = "sales", request_body = Restock, security(("token" = [])),
+    params(("sale_id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 200, body = SaleView), (status = "4XX", body = ProblemBody)))]
+pub async fn restock(
+    State(app): Shared,
+    _: Admin,
+    Path(id): Path<String>,
+    IdempotencyKey(key): IdempotencyKey,
+    Json(Restock { units }): Json<Restock>,
+) -> Result<axum::Json<SaleView>, Problem> {
+    let id = sale_id(&id)?;
+    let units = u32::try_from(units).ok().filter(|units| *units <= qiang_core::MAX_UNITS);
+    let units = units.and_then(NonZeroU32::new);
+    let units =
+        units.ok_or_else(|| Problem::invalid_field("units", "must be from 1 to 2147483648"))?;
+    let request = key.unwrap_or_else(|| app.next_request());
+    finish(&app, app.answer(app.engine.restock(id, units, request)).await?)
+}
+
+/// Ends a sale: no more claims, while those granted go on.
+#[utoipa::path(post, path = "/api/v1/sales/{sale_id}/close", tag = "sales", params(("sale_id" = String, Path)), security(("token" = [])),
+    responses((status = 200, body = SaleView), (status = "4XX", body = ProblemBody)))]
+pub async fn close(
+    State(app): Shared,
+    _: Admin,
+    Path(id): Path<String>,
+) -> Result<axum::Json<SaleView>, Problem> {
+    let id = sale_id(&id)?;
+    finish(&app, app.answer(app.engine.close(id)).await?)
+}
+
+/// Clears a closed sale out of the engine once everything in it is settled and recorded. The
+/// records stay, and the id is never used again.
+#[utoipa::path(delete, path = "/api/v1/sales/{sale_id}", tag = "sales", params(("sale_id" = String, Path)), security(("token" = [])),
+    responses((status = 200, body = SaleView), (status = "4XX", body = ProblemBody), (status = 503, body = ProblemBody)))]
+pub async fn clear(
+    State(app): Shared,
+    _: Admin,
+    Path(id): Path<String>,
+) -> Result<axum::Json<SaleView>, Problem> {
+    let id = sale_id(&id)?;
+    let position = app.answer(app.engine.position()).await?;
+    let recorded = app.projection.reached(position);
+    if tokio::time::timeout(app.config.http.request_timeout, recorded).await.is_err() {
+        let detail = "the records have not caught up; nothing was cleared, ask again later";
+        return Err(Problem::new(Code::Unavailable).detail(detail));
+    }
+    finish(&app, app.answer(app.engine.clear(id)).await?)
+}
+
+/// A pool that is there and not cleared.
+pub async fn find(app: &App, id: PoolId) -> Result<PoolView, Problem> {
+    let pool = app.answer(app.engine.pool(id)).await?;
+    match pool {
+        Some(pool) if pool.cleared => Err(Problem::new(Code::SaleCleared)),
+        Some(pool) => Ok(pool),
+        None => Err(Problem::new(Code::NoSuchSale)),
+    }
+}
+
+/// A sale's id out of a path.
+pub fn sale_id(text: &str) -> Result<PoolId, Problem> {
+    text.parse().map_err(|_| Problem::new(Code::NoSuchSale))
+}
+
+/// How many rows to show, from what was asked.
+pub fn page_limit(asked: Option<u32>, max: u32) -> Result<u32, Problem> {
+    match asked {
+        None => Ok(max),
+        Some(limit) if (1..=max).contains(&limit) => Ok(limit),
+        Some(_) => Err(Problem::invalid_field("limit", format_args!("must be from 1 to {max}"))),
+    }
+}
+
+fn finish(app: &App, outcome: Outcome<PoolView>) -> Result<axum::Json<SaleView>, Problem> {
+    match outcome {
+        Outcome::Done(view) | Outcome::Replayed(view) => {
+            Ok(axum::Json(SaleView::of(&view, app.now())))
+        }
+        Outcome::Refused(refusal) => Err(Problem::from(&refusal)),
+    }
+}

@@ -1,0 +1,212 @@
+//! Claims over HTTP: take, look, order, give up. The first is the path everybody runs at once:
+//! token, body, one question to the engine, answer.
+
+use std::num::NonZeroU32;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
+use qiang_core::{Claim, ClaimId, ClaimRequest, Outcome, PoolId, ReleaseReason, Timestamp};
+use qiang_engine::Stopwatch;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::sale_id;
+use crate::app::App;
+use crate::http::extract::{Caller, IdempotencyKey, OptionalJson};
+use crate::http::problem::{Code, Problem};
+use crate::http::{ProblemBody, Shared, json_time};
+
+/// What to claim.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewClaim {
+    /// How many units, at least 1. Default 1.
+    #[serde(default = "one")]
+    quantity: i64,
+}
+
+fn one() -> i64 {
+    1
+}
+
+impl Default for NewClaim {
+    fn default() -> Self {
+        Self { quantity: one() }
+    }
+}
+
+/// A claim and where it stands.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ClaimView {
+    /// `<sale>-<number>`
+    pub claim_id: String,
+    /// The sale it takes from.
+    pub sale_id: String,
+    /// Whose it is.
+    pub user_id: String,
+    /// Its place among all claims of the sale, from 1.
+    pub number: u32,
+    /// Units.
+    pub quantity: u32,
+    /// Price of a unit, fixed when it was granted.
+    pub unit_price_cents: i64,
+    /// `held`, `ordered`, `paid` or `released`.
+    #[schema(example = "ordered")]
+    pub state: &'static str,
+    /// Its order, once one was placed; it has the claim's own id.
+    pub order_id: Option<String>,
+    /// A hold without an order is released at this time.
+    #[serde(with = "json_time::option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub hold_until: Option<Timestamp>,
+    /// An unpaid order is released at this time.
+    #[serde(with = "json_time::option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub pay_by: Option<Timestamp>,
+    /// When it was granted.
+    #[serde(with = "json_time")]
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// Why it was released: `gave_up`, `cancelled`, `hold_expired` or `pay_expired`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub release_reason: Option<&'static str>,
+    /// The released claim in whose place a late payment put this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<String>,
+}
+
+impl From<&Claim> for ClaimView {
+    fn from(claim: &Claim) -> Self {
+        let claim_id = claim.id.to_string();
+        let in_pool = |number| ClaimId { pool: claim.id.pool, number }.to_string();
+        Self {
+            order_id: claim.has_order().then(|| claim_id.clone()),
+            claim_id,
+            sale_id: claim.id.pool.to_string(),
+            user_id: claim.user.to_string(),
+            number: claim.id.number,
+            quantity: claim.quantity,
+            unit_price_cents: claim.unit_price.get(),
+            state: claim.state.as_str(),
+            hold_until: claim.hold_until,
+            pay_by: claim.pay_by,
+            created_at: claim.created_at,
+            release_reason: claim.reason.map(ReleaseReason::as_str),
+            replaces: claim.replaces.map(in_pool),
+        }
+    }
+}
+
+/// Claims units of a sale. With an `Idempotency-Key`, asking again gives the first claim again.
+#[utoipa::path(post, path = "/api/v1/sales/{sale_id}/claims", tag = "claims", request_body = Option<NewClaim>, security(("token" = [])),
+    params(("sale_id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 201, description = "Granted", body = ClaimView), (status = 200, description = "Granted before", body = ClaimView),
+        (status = "4XX", body = ProblemBody), (status = 503, body = ProblemBody)))]
+pub async fn create(
+    State(app): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+    key: IdempotencyKey,
+    OptionalJson(body): OptionalJson<NewClaim>,
+) -> Result<impl IntoResponse, Problem> {
+    claim(&app, caller, sale_id(&id)?, key, &body).await
+}
+
+/// The same under the address shops with vouchers know.
+#[utoipa::path(post, path = "/voucher-order/seckill/{voucher_id}", tag = "claims", request_body = Option<NewClaim>, security(("token" = [])),
+    params(("voucher_id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 201, description = "Granted", body = ClaimView), (status = 200, description = "Granted before", body = ClaimView),
+        (status = "4XX", body = ProblemBody), (status = 503, body = ProblemBody)))]
+pub async fn create_for_voucher(
+    State(app): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+    key: IdempotencyKey,
+    OptionalJson(body): OptionalJson<NewClaim>,
+) -> Result<impl IntoResponse, Problem> {
+    claim(&app, caller, sale_id(&id)?, key, &body).await
+}
+
+/// Takes units for the caller and counts the answer.
+pub(super) async fn claim(
+    app: &App,
+    Caller(who): Caller,
+    pool: PoolId,
+    IdempotencyKey(request): IdempotencyKey,
+    body: &NewClaim,
+) -> Result<(StatusCode, axum::Json<ClaimView>), Problem> {
+    let quantity = u32::try_from(body.quantity).ok().and_then(NonZeroU32::new);
+    let quantity = quantity
+        .ok_or_else(|| Problem::invalid_field("quantity", "must be from 1 to the sale's limit"))?;
+    let wish = ClaimRequest { pool, user: who.user, identity: who.identity, request, quantity };
+    let watch = Stopwatch::start();
+    let outcome = app.answer(app.engine.claim(wish)).await;
+    app.metrics.claim_latency.record(watch.elapsed());
+    app.metrics.claimed(outcome.as_ref());
+    match outcome? {
+        Outcome::Done(claim) => Ok((StatusCode::CREATED, axum::Json(ClaimView::from(&claim)))),
+        Outcome::Replayed(claim) => Ok((StatusCode::OK, axum::Json(ClaimView::from(&claim)))),
+        Outcome::Refused(refusal) => Err(Problem::from(&refusal)),
+    }
+}
+
+/// One of your claims, as it is at this moment.
+#[utoipa::path(get, path = "/api/v1/claims/{claim_id}", tag = "claims", params(("claim_id" = String, Path)), security(("token" = [])),
+    responses((status = 200, body = ClaimView), (status = "4XX", body = ProblemBody)))]
+pub async fn show(
+    State(app): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<axum::Json<ClaimView>, Problem> {
+    let id = claim_id(&id)?;
+    let claim = find(&app, id).await?.filter(|claim| caller.may_see(&claim.user));
+    let claim = claim.ok_or_else(|| Problem::new(Code::NoSuchClaim))?;
+    Ok(axum::Json(ClaimView::from(&claim)))
+}
+
+/// Places the order for a held claim.
+#[utoipa::path(post, path = "/api/v1/claims/{claim_id}/order", tag = "claims", params(("claim_id" = String, Path)), security(("token" = [])),
+    responses((status = 201, description = "Ordered", body = ClaimView), (status = 200, description = "Ordered before", body = ClaimView),
+        (status = "4XX", body = ProblemBody)))]
+pub async fn order(
+    State(app): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<impl IntoResponse, Problem> {
+    let id = claim_id(&id)?;
+    match app.answer(app.engine.order(id, caller.scope())).await? {
+        Outcome::Done(claim) => Ok((StatusCode::CREATED, axum::Json(ClaimView::from(&claim)))),
+        Outcome::Replayed(claim) => Ok((StatusCode::OK, axum::Json(ClaimView::from(&claim)))),
+        Outcome::Refused(refusal) => Err(Problem::from(&refusal)),
+    }
+}
+
+/// Gives a claim up: its units go to others.
+#[utoipa::path(delete, path = "/api/v1/claims/{claim_id}", tag = "claims", params(("claim_id" = String, Path)), security(("token" = [])),
+    responses((status = 200, body = ClaimView), (status = "4XX", body = ProblemBody)))]
+pub async fn give_up(
+    State(app): Shared,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<axum::Json<ClaimView>, Problem> {
+    let id = claim_id(&id)?;
+    let asked = app.engine.release(id, caller.scope(), ReleaseReason::GaveUp);
+    match app.answer(asked).await? {
+        Outcome::Done(claim) | Outcome::Replayed(claim) => Ok(axum::Json(ClaimView::from(&claim))),
+        Outcome::Refused(refusal) => Err(Problem::from(&refusal)),
+    }
+}
+
+/// A claim: from the engine the moment it was granted, from the records once its sale is cleared.
+pub async fn find(app: &App, id: ClaimId) -> Result<Option<Claim>, Problem> {
+    match app.answer(app.engine.claim_view(id)).await? {
+        Some(claim) => Ok(Some(claim)),
+        None => Ok(app.store.claim(id).await?),
+    }
+}
+
+/// A claim's id out of a path.
+pub fn claim_id(text: &str) -> Result<ClaimId, Problem> {
+    text.parse().map_err(|_| Problem::new(Code::NoSuchClaim))
+}

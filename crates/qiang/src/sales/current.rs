@@ -1,0 +1,68 @@
+//! The one current sale, for shops that run a single sale at a time and whose buyers should not
+//! need to know its id. A claim is made on the sale that is current at that moment, and carries
+//! that sale's id from then on.
+
+use axum::extract::State;
+use axum::response::IntoResponse;
+use qiang_core::PoolId;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::claims::{self, ClaimView, NewClaim};
+use super::{SaleView, find};
+use crate::app::App;
+use crate::http::extract::{Admin, Caller, IdempotencyKey, Json, OptionalJson};
+use crate::http::problem::{Code, Problem};
+use crate::http::{ProblemBody, Shared};
+
+/// Which sale to make the current one.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CurrentSale {
+    /// The sale, or null for none.
+    #[serde(deserialize_with = "Option::deserialize")]
+    sale_id: Option<String>,
+}
+
+/// The current sale.
+#[utoipa::path(get, path = "/api/v1/current-sale", tag = "current sale",
+    responses((status = 200, body = SaleView), (status = 404, body = ProblemBody)))]
+pub async fn show(State(app): Shared) -> Result<axum::Json<SaleView>, Problem> {
+    let pool = find(&app, current(&app)?).await?;
+    Ok(axum::Json(SaleView::of(&pool, app.now())))
+}
+
+/// Makes a sale the current one. Claims made before stay with the sale they were made on.
+#[utoipa::path(put, path = "/api/v1/current-sale", tag = "current sale", request_body = CurrentSale, security(("token" = [])),
+    responses((status = 200, body = SaleView), (status = 204, description = "There is no current sale now"), (status = "4XX", body = ProblemBody)))]
+pub async fn put(
+    State(app): Shared,
+    _: Admin,
+    Json(CurrentSale { sale_id }): Json<CurrentSale>,
+) -> Result<axum::response::Response, Problem> {
+    let Some(sale_id) = sale_id else {
+        app.set_current_sale(None).await?;
+        return Ok(axum::http::StatusCode::NO_CONTENT.into_response());
+    };
+    let pool = find(&app, super::sale_id(&sale_id)?).await?;
+    app.set_current_sale(Some(pool.id)).await?;
+    Ok(axum::Json(SaleView::of(&pool, app.now())).into_response())
+}
+
+/// Claims units of the current sale.
+#[utoipa::path(post, path = "/api/v1/current-sale/claims", tag = "current sale", request_body = Option<NewClaim>, security(("token" = [])),
+    params(("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 201, description = "Granted", body = ClaimView), (status = 200, description = "Granted before", body = ClaimView),
+        (status = "4XX", body = ProblemBody), (status = 503, body = ProblemBody)))]
+pub async fn claim(
+    State(app): Shared,
+    caller: Caller,
+    key: IdempotencyKey,
+    OptionalJson(body): OptionalJson<NewClaim>,
+) -> Result<impl IntoResponse, Problem> {
+    claims::claim(&app, caller, current(&app)?, key, &body).await
+}
+
+fn current(app: &App) -> Result<PoolId, Problem> {
+    app.current_sale().ok_or_else(|| Problem::new(Code::NoCurrentSale))
+}
