@@ -33,10 +33,15 @@ struct Seen {
 }
 
 impl Oracle {
-    /// Everything that was decided so far.
+    /// Everything that was decided so far, or since [`Oracle::take_log`].
     #[must_use]
     pub fn log(&self) -> &[Event] {
         &self.log
+    }
+
+    /// Hands the log over and begins a new one.
+    pub fn take_log(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.log)
     }
 
     /// The pools, in the order they were opened.
@@ -71,28 +76,31 @@ impl Oracle {
 
     /// Releases everything overdue, earliest deadline first.
     pub fn expire(&mut self, now: Timestamp) {
-        loop {
-            let mut first: Option<(Timestamp, usize, usize)> = None;
-            for (place, pool) in self.pools.iter().enumerate() {
-                for (index, claim) in pool.claims.iter().enumerate() {
-                    let Some(due) = due(claim).filter(|due| *due <= now) else { continue };
-                    if first.is_none_or(|(earliest, _, _)| due < earliest) {
-                        first = Some((due, place, index));
-                    }
+        while self.expire_next(now) {}
+    }
+
+    /// Releases the claim whose deadline was the earliest to come, if one has come.
+    pub fn expire_next(&mut self, now: Timestamp) -> bool {
+        let mut first: Option<(Timestamp, usize, usize)> = None;
+        for (place, pool) in self.pools.iter().enumerate() {
+            for (index, claim) in pool.claims.iter().enumerate() {
+                let Some(due) = due(claim).filter(|due| *due <= now) else { continue };
+                if first.is_none_or(|(earliest, _, _)| due < earliest) {
+                    first = Some((due, place, index));
                 }
             }
-            let Some((_, place, index)) = first else { return };
-            let claim = &mut self.pools[place].claims[index];
-            claim.reason = Some(match claim.state {
-                State::Held => ReleaseReason::HoldExpired,
-                _ => ReleaseReason::PayExpired,
-            });
-            claim.state = State::Released;
-            claim.version += 1;
-            claim.changed_at = now;
-            let event = Event::Claim(claim.clone());
-            self.log.push(event);
         }
+        let Some((_, place, index)) = first else { return false };
+        let claim = &mut self.pools[place].claims[index];
+        claim.reason = Some(match claim.state {
+            State::Held => ReleaseReason::HoldExpired,
+            _ => ReleaseReason::PayExpired,
+        });
+        claim.state = State::Released;
+        claim.version += 1;
+        claim.changed_at = now;
+        self.log.push(Event::Claim(claim.clone()));
+        true
     }
 
     /// The answer to a command. What came of it is at the end of the log.
