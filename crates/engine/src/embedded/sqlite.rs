@@ -63,18 +63,18 @@ impl SqliteJournal {
         let path = Self::path_in(folder);
         let db = connect(&path, OpenFlags::default())?;
         let failed = |action| move |source| failure(&path_of(folder), action, source);
+        // Looked at before anything is set: a file that is not ours is left as it is.
+        let format = format_of(&db, &path)?;
+        format.map_or(Ok(()), |found| check_format(found, &path))?;
         db.pragma_update(None, "journal_mode", "wal").map_err(failed("opened"))?;
         db.pragma_update(None, "synchronous", "full").map_err(failed("opened"))?;
         db.pragma_update(None, "wal_autocheckpoint", 0).map_err(failed("opened"))?;
         db.pragma_update(None, "cache_size", -8_192).map_err(failed("opened"))?;
-        match format_of(&db, &path)? {
-            None => {
-                db.execute_batch(&format!(
-                    "BEGIN IMMEDIATE; {SCHEMA} INSERT INTO meta VALUES ('format', {FORMAT}); COMMIT;"
-                ))
-                .map_err(failed("created"))?;
-            }
-            Some(found) => check_format(found, &path)?,
+        if format.is_none() {
+            db.execute_batch(&format!(
+                "BEGIN IMMEDIATE; {SCHEMA} INSERT INTO meta VALUES ('format', {FORMAT}); COMMIT;"
+            ))
+            .map_err(failed("created"))?;
         }
         let checkpointer = Checkpointer::start(&path)?;
         Ok(Self { path, db, checkpointer, complete: 0, unsynced_bytes: 0, wal_bytes: 0 })
