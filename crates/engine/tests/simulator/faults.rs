@@ -49,9 +49,7 @@ fn claim(user: &str) -> Command {
 
 #[test]
 fn an_unknown_outcome_asked_again_is_one_claim() {
-    for (fault, happened) in
-        [(Fault::FailedBeforeStoring, false), (Fault::FailedAfterStoring, true)]
-    {
+    for (fault, happened) in [(Fault::FailBefore, false), (Fault::FailAfter, true)] {
         let journal = SimJournal::default();
         let mut writer = started(&journal);
         ask(&mut writer, vec![open()]);
@@ -74,7 +72,7 @@ fn a_poisoned_writer_decides_nothing_more() {
     let journal = SimJournal::default();
     let mut writer = started(&journal);
     ask(&mut writer, vec![open()]);
-    journal.disk().fault = Some((2, Fault::FailedBeforeStoring));
+    journal.disk().fault = Some((2, Fault::FailBefore));
     ask(&mut writer, vec![claim("ann")]);
     let stored = journal.disk().last_seq();
     journal.disk().hit = None;
@@ -93,7 +91,7 @@ fn of_a_long_queue_what_was_stored_is_answered_and_the_rest_is_not() {
     let two = NonZeroUsize::new(2).expect("positive");
     let mut writer = started(&journal).in_steps_of(two, two);
     ask(&mut writer, vec![open()]);
-    journal.disk().fault = Some((3, Fault::FailedAfterStoring));
+    journal.disk().fault = Some((3, Fault::FailAfter));
     let users = ["ann", "bob", "cyd", "dan", "eve"];
     let answers = ask(&mut writer, users.map(claim).into());
     let granted = |answer: &Option<Result<Reply, Error>>| {
@@ -112,7 +110,7 @@ fn a_look_sees_nothing_that_is_not_durable() {
     let mut writer = started(&journal);
     ask(&mut writer, vec![open()]);
     for (append, seen) in [(9, Some((1, 2))), (3, None)] {
-        journal.disk().fault = Some((append, Fault::FailedBeforeStoring));
+        journal.disk().fault = Some((append, Fault::FailBefore));
         let (to, _answer) = oneshot::channel();
         let (tell, mut told) = oneshot::channel();
         let look = Box::new(move |book: &qiang_core::Book, position: qiang_engine::Position| {

@@ -9,18 +9,14 @@ use qiang_engine::{Decoder, Journal, JournalError, Recovered, Write};
 /// the write is there, and whether the writer could still speak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    FailedBeforeStoring,
-    FailedAfterStoring,
-    CrashBeforeStoring,
-    CrashAfterStoring,
+    FailBefore,
+    FailAfter,
+    CrashBefore,
+    CrashAfter,
 }
 
-pub(crate) const FAULTS: [Fault; 4] = [
-    Fault::FailedBeforeStoring,
-    Fault::FailedAfterStoring,
-    Fault::CrashBeforeStoring,
-    Fault::CrashAfterStoring,
-];
+pub(crate) const FAULTS: [Fault; 4] =
+    [Fault::FailBefore, Fault::FailAfter, Fault::CrashBefore, Fault::CrashAfter];
 
 /// A handle to the disk; the writer has one, the world another.
 #[derive(Debug, Clone, Default)]
@@ -175,7 +171,7 @@ impl Journal for SimJournal {
         disk.appends += 1;
         let fault =
             disk.fault.filter(|(append, _)| *append == disk.appends).map(|(_, fault)| fault);
-        if !matches!(fault, Some(Fault::FailedBeforeStoring | Fault::CrashBeforeStoring)) {
+        if !matches!(fault, Some(Fault::FailBefore | Fault::CrashBefore)) {
             disk.store(write);
         }
         disk.hit = fault;

@@ -1,0 +1,157 @@
+//! An engine in a folder that vanishes, and clocks that a test holds in its hand.
+
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use qiang_core::{Claim, ClaimId, Event, Flow, Outcome, PoolId, Timestamp};
+use qiang_engine::{Clock, Engine, LogReader, ManualClock, Options, WriterOptions};
+use qiang_testkit::contract::{sale, wish};
+use tempfile::TempDir;
+
+/// Longer than anything here takes; only a test that fails waits for it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The pool most tests use.
+pub(crate) fn pool() -> PoolId {
+    PoolId::new(7).expect("positive")
+}
+
+pub(crate) fn options(folder: &Path) -> Options {
+    let writer = WriterOptions { seed: 1, snapshot_bytes: 1 << 20 };
+    Options { folder: folder.into(), queue: 4_096, writer }
+}
+
+/// A new folder and an engine in it whose clock stands at 0.
+pub(crate) fn new_engine() -> (TempDir, Engine, Arc<ManualClock>) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (engine, clock) = open_at(folder.path(), 0);
+    (folder, engine, clock)
+}
+
+/// An engine in a folder, whose clock stands at `ms`.
+pub(crate) fn open_at(folder: &Path, ms: i64) -> (Engine, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(ms)));
+    let engine = Engine::open(options(folder), Arc::clone(&clock)).expect("the folder is fine");
+    (engine, clock)
+}
+
+/// Opens a sale of `stock` units in [`pool`].
+pub(crate) async fn open_sale(engine: &Engine, stock: u32, flow: Flow) {
+    let opened = engine.open_pool(pool(), Arc::new(sale(stock, flow))).await;
+    assert!(matches!(opened, Ok(Outcome::Done(_))), "{opened:?}");
+}
+
+/// A claim that must be granted.
+pub(crate) async fn grant(engine: &Engine, user: &str) -> Claim {
+    match engine.claim(wish(pool(), user, None)).await {
+        Ok(Outcome::Done(claim)) => claim,
+        other => panic!("{user} should get one: {other:?}"),
+    }
+}
+
+pub(crate) fn claim_id(number: u32) -> ClaimId {
+    ClaimId { pool: pool(), number }
+}
+
+/// Everything behind a position, to the end.
+pub(crate) fn events(reader: &mut LogReader, mut after: u64) -> Vec<Event> {
+    let mut all = Vec::new();
+    loop {
+        let (events, reached) = reader.read(after, 100).expect("the log can be read");
+        if events.is_empty() {
+            return all;
+        }
+        assert_eq!(reached - after, events.len() as u64, "every event has a position");
+        all.extend(events);
+        after = reached;
+    }
+}
+
+/// Waits for what must happen, and fails when it does not.
+pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("{what}: it never happened"),
+    }
+}
+
+/// Asks once: what was not ready is still under way.
+pub(crate) async fn poll_once<F: Future>(future: &mut Pin<Box<F>>) -> Option<F::Output> {
+    std::future::poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(value) => Poll::Ready(Some(value)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+/// A clock behind a gate: while the gate is shut, whoever asks for the time waits. The writer
+/// asks at the beginning of a step, so a shut gate holds it with the step's jobs in its hand.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    state: Mutex<GateState>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct GateState {
+    shut: bool,
+    waiting: bool,
+}
+
+impl Gate {
+    pub(crate) fn shut(&self) {
+        self.state.lock().expect("unpoisoned").shut = true;
+    }
+
+    pub(crate) fn open(&self) {
+        self.state.lock().expect("unpoisoned").shut = false;
+        self.changed.notify_all();
+    }
+
+    /// Blocks until the writer stands at the gate.
+    pub(crate) fn wait_for_writer(&self) {
+        let state = self.state.lock().expect("unpoisoned");
+        let waited = self.changed.wait_timeout_while(state, PATIENCE, |state| !state.waiting);
+        assert!(!waited.expect("unpoisoned").1.timed_out(), "the writer never came");
+    }
+}
+
+impl Clock for Gate {
+    fn now(&self) -> Timestamp {
+        let mut state = self.state.lock().expect("unpoisoned");
+        state.waiting = state.shut;
+        self.changed.notify_all();
+        while state.shut {
+            state = self.changed.wait(state).expect("unpoisoned");
+        }
+        state.waiting = false;
+        Timestamp::from_millis(0)
+    }
+}
+
+/// An engine that waits at a shut gate, with nothing but one claim of `first` in its hand.
+pub(crate) async fn held_engine(
+    folder: &Path,
+    queue: usize,
+    stock: u32,
+) -> (Engine, Arc<Gate>, tokio::task::JoinHandle<()>) {
+    let gate = Arc::new(Gate::default());
+    let options = Options { queue, ..options(folder) };
+    let engine = Engine::open(options, Arc::clone(&gate)).expect("the folder is fine");
+    open_sale(&engine, stock, Flow::Instant).await;
+    gate.shut();
+    let first = tokio::spawn({
+        let engine = engine.clone();
+        async move {
+            grant(&engine, "first").await;
+        }
+    });
+    tokio::task::yield_now().await;
+    gate.wait_for_writer();
+    assert_eq!(engine.queue_depth(), 0, "the writer has taken it");
+    (engine, gate, first)
+}

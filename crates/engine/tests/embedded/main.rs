@@ -1,0 +1,13 @@
+//! The embedded engine on real files, with real threads.
+
+mod codec;
+mod contract;
+mod corruption;
+mod deadlines;
+mod durability;
+mod failed_writes;
+mod fixture;
+mod folder;
+mod pitfalls;
+mod recovery;
+mod trimming;
