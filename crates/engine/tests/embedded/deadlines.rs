@@ -85,7 +85,7 @@ async fn what_ran_out_during_downtime_is_released_on_opening() {
     engine.order(claim_id(3), None).await.expect("it runs");
     engine.pay(money(claim_id(3), "P1")).await.expect("it runs");
     engine.shut_down();
-    // A minute before the deadline nothing happens; at it, before anybody can ask.
+    // A millisecond before the deadline nothing happens; at it, before anybody can ask.
     let (early, _) = open_at(folder.path(), 49);
     assert_eq!(*early.durable().borrow(), 7);
     early.shut_down();
