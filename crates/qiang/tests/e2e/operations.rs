@@ -1,0 +1,203 @@
+//! What operators look at: health, readiness, metrics, the audit, and the documentation, which
+//! must work without a network.
+
+use axum::http::Method;
+use serde_json::{Value, json};
+
+use crate::shop::Shop;
+
+#[tokio::test]
+async fn the_server_says_that_it_lives_and_works() {
+    let shop = Shop::open().await;
+    let mut stranger = shop.stranger().await;
+    let alive = stranger.ask(Method::GET, "/healthz", &[], "").await;
+    assert_eq!((alive.status, alive.text.as_str()), (200, "ok\n"));
+    let ready = stranger.ask(Method::GET, "/readyz", &[], "").await.ok(200);
+    assert_eq!(ready, json!({ "ready": true, "engine": null, "database": null }));
+}
+
+#[tokio::test]
+async fn metrics_count_what_happened() {
+    let shop = Shop::open().await;
+    let sale = shop.sale(1, json!({})).await;
+    let (mut ann, mut ben) = (shop.buyer("ann").await, shop.buyer("ben").await);
+    let id = ann.granted(&sale).await;
+    ann.claim(&sale, 1).await.problem(409, "already_claimed");
+    ben.claim(&sale, 1).await.problem(410, "sold_out");
+    ben.claim(&sale, 1).await.problem(410, "sold_out");
+    ann.post(&format!("/orders/{id}/pay"), Value::Null).await.ok(200);
+    shop.drain().await;
+    shop.audit().await;
+    let page = shop.stranger().await.ask(Method::GET, "/metrics", &[], "").await;
+    assert_eq!(page.status, 200);
+    assert_eq!(page.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+    for line in [
+        "qiang_claims_total{outcome=\"granted\"} 1",
+        "qiang_claims_total{outcome=\"already_claimed\"} 1",
+        "qiang_claims_total{outcome=\"sold_out\"} 2",
+        "qiang_payments_total{outcome=\"paid\"} 1",
+        "qiang_claim_seconds_count 4",
+        "qiang_events_total 3",
+        "qiang_log_position 3",
+        "qiang_projection_position 3",
+        "qiang_projection_lag_events 0",
+        "qiang_engine_up 1",
+        "qiang_audits_total 1",
+        "qiang_audit_differences 0",
+    ] {
+        assert!(page.text.lines().any(|l| l == line), "{line} is missing from\n{}", page.text);
+    }
+    for line in page.text.lines().filter(|line| !line.starts_with('#')) {
+        let (name, value) = line.rsplit_once(' ').expect("a name and a value");
+        assert!(name.starts_with("qiang_") && value.parse::<f64>().is_ok(), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn the_audit_is_for_admins_and_counts_everything() {
+    let shop = Shop::open().await;
+    let sale = shop.sale(5, json!({ "flow": "hold" })).await;
+    let other = shop.sale(5, json!({ "flow": "instant" })).await;
+    let mut ann = shop.buyer("ann").await;
+    let id = ann.granted(&sale).await;
+    shop.buyer("ben").await.granted(&sale).await;
+    shop.buyer("ben").await.granted(&other).await;
+    ann.post(&format!("/claims/{id}/order"), Value::Null).await.ok(201);
+    ann.post(&format!("/orders/{id}/pay"), Value::Null).await.ok(200);
+    shop.callback("twice", &id, 9_900).await.ok(200);
+    for (method, path) in [(Method::GET, "/admin/audit"), (Method::POST, "/admin/audit/repair")] {
+        ann.refused(method.clone(), path, Value::Null, 403, "forbidden").await;
+        let mut nobody = shop.stranger().await;
+        nobody.refused(method.clone(), path, Value::Null, 401, "unauthenticated").await;
+        let report = shop.admin().await.send(method, path, Value::Null, &[]).await.ok(200);
+        for (name, count) in
+            [("sales", 2), ("claims", 3), ("orders", 2), ("payments", 1), ("refunds", 1)]
+        {
+            assert_eq!(report[name], count, "{name}");
+        }
+        assert_eq!((&report["ok"], &report["differences"]), (&json!(true), &json!([])));
+    }
+}
+
+#[tokio::test]
+async fn the_description_names_every_address() {
+    let shop = Shop::open().await;
+    let mut stranger = shop.stranger().await;
+    let api = stranger.ask(Method::GET, "/openapi.json", &[], "").await.ok(200);
+    assert!(api["openapi"].as_str().expect("a version").starts_with("3."));
+    let mut described: Vec<String> = Vec::new();
+    for (path, methods) in api["paths"].as_object().expect("paths") {
+        for (method, operation) in methods.as_object().expect("methods") {
+            described.push(format!("{} {path}", method.to_uppercase()));
+            assert!(operation["responses"].as_object().is_some_and(|all| !all.is_empty()));
+            assert!(operation["summary"].as_str().is_some_and(|text| !text.is_empty()), "{path}");
+        }
+    }
+    let mut expected = [
+        "POST /api/v1/sales",
+        "GET /api/v1/sales",
+        "GET /api/v1/sales/{sale_id}",
+        "DELETE /api/v1/sales/{sale_id}",
+        "POST /api/v1/sales/{sale_id}/close",
+        "POST /api/v1/sales/{sale_id}/restock",
+        "POST /api/v1/sales/{sale_id}/claims",
+        "GET /api/v1/claims/{claim_id}",
+        "DELETE /api/v1/claims/{claim_id}",
+        "POST /api/v1/claims/{claim_id}/order",
+        "GET /api/v1/orders",
+        "GET /api/v1/orders/{order_id}",
+        "POST /api/v1/orders/{order_id}/pay",
+        "POST /api/v1/orders/{order_id}/cancel",
+        "POST /api/v1/payments/callback",
+        "GET /api/v1/current-sale",
+        "PUT /api/v1/current-sale",
+        "POST /api/v1/current-sale/claims",
+        "POST /voucher-order/seckill/{voucher_id}",
+        "GET /api/v1/admin/audit",
+        "POST /api/v1/admin/audit/repair",
+        "GET /api/v1/admin/refunds",
+        "POST /api/v1/admin/refunds/{sale_id}/{payment_id}/settle",
+        "GET /metrics",
+        "GET /healthz",
+        "GET /readyz",
+    ];
+    described.sort();
+    expected.sort_unstable();
+    assert_eq!(described, expected);
+    references_hold(&api, &api);
+    for guarded in ["/api/v1/sales/{sale_id}/claims", "/api/v1/orders/{order_id}/cancel"] {
+        assert_eq!(api["paths"][guarded]["post"]["security"], json!([{ "token": [] }]));
+    }
+    assert_eq!(api["components"]["securitySchemes"]["token"]["scheme"], "bearer");
+}
+
+/// Every `$ref` of a document leads somewhere in it.
+fn references_hold(part: &Value, all: &Value) {
+    match part {
+        Value::Object(members) => {
+            for (name, value) in members {
+                if let ("$ref", Some(path)) = (name.as_str(), value.as_str()) {
+                    let path = path.strip_prefix('#').expect("a place in the same document");
+                    assert!(all.pointer(path).is_some(), "{path} leads nowhere");
+                }
+                references_hold(value, all);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| references_hold(item, all)),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn the_documentation_needs_nothing_from_elsewhere() {
+    let shop = Shop::open().await;
+    let mut stranger = shop.stranger().await;
+    for from in ["/", "/docs"] {
+        let moved = stranger.ask(Method::GET, from, &[], "").await;
+        assert!((300..400).contains(&moved.status), "{from}: {}", moved.status);
+        assert_eq!(moved.header("location"), "/docs/");
+    }
+    let page = stranger.ask(Method::GET, "/docs/", &[], "").await;
+    assert_eq!(page.status, 200);
+    assert!(page.header("content-type").starts_with("text/html"));
+    let assets = page
+        .text
+        .split(['"', '\''])
+        .filter(|text| [".js", ".css", ".png"].iter().any(|end| text.ends_with(end)));
+    let assets: Vec<_> = assets.collect();
+    assert!(assets.len() >= 4, "{}", page.text);
+    for asset in assets {
+        let path = asset.strip_prefix("./").unwrap_or(asset);
+        assert!(!path.contains("//"), "{path} comes from elsewhere");
+        let answer = stranger.ask(Method::GET, &format!("/docs/{path}"), &[], "").await;
+        assert!(answer.status == 200 && !answer.text.is_empty(), "{path}: {}", answer.status);
+    }
+    let start = stranger.ask(Method::GET, "/docs/swagger-initializer.js", &[], "").await;
+    assert!(start.text.contains("/openapi.json"), "{}", start.text);
+    let errors = stranger.ask(Method::GET, "/docs/errors", &[], "").await;
+    assert_eq!((errors.status, errors.header("content-type")), (200, "text/html; charset=utf-8"));
+    for code in qiang::http::problem::Code::ALL {
+        assert!(errors.text.contains(&format!("id=\"{}\"", code.as_str())), "{code:?}");
+    }
+    assert!(!errors.text.contains("src=") && !errors.text.contains("<link"));
+}
+
+#[tokio::test]
+async fn other_addresses_and_methods_are_problems_too() {
+    let shop = Shop::open().await;
+    let mut ann = shop.buyer("ann").await;
+    for path in ["", "/", "/sale", "/sales/1/claims/2", "/packets"] {
+        ann.refused(Method::GET, path, Value::Null, 404, "no_such_route").await;
+    }
+    for (method, path, allowed) in [
+        (Method::PUT, "/sales", ["GET", "POST"]),
+        (Method::PATCH, "/sales/1", ["GET", "DELETE"]),
+        (Method::DELETE, "/current-sale", ["GET", "PUT"]),
+    ] {
+        ann.refused(method.clone(), path, Value::Null, 405, "method_not_allowed").await;
+        let answer = ann.send(method, path, Value::Null, &[]).await;
+        for word in allowed {
+            assert!(answer.header("allow").contains(word), "{path}: {:?}", answer.header("allow"));
+        }
+    }
+}
