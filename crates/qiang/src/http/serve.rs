@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::http::header::ALLOW;
 use axum::response::Response;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -116,7 +117,14 @@ fn connection(
 /// A problem is written out here and nowhere else, once, in the language asked for.
 fn localize(mut response: Response, lang: Lang) -> Response {
     match response.extensions_mut().remove::<Problem>() {
-        Some(problem) => problem.respond(lang),
+        Some(problem) => {
+            let mut answer = problem.respond(lang);
+            // The router knows which methods an address takes; the problem does not.
+            if let Some(methods) = response.headers_mut().remove(ALLOW) {
+                answer.headers_mut().insert(ALLOW, methods);
+            }
+            answer
+        }
         None => response,
     }
 }
