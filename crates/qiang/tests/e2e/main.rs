@@ -2,10 +2,17 @@
 //! binary, because each costs its link time; a module is named after a behaviour.
 
 mod person;
+mod raw;
 mod shop;
 
+mod bad_bodies;
+mod bad_numbers;
+mod bad_tokens;
 mod claims;
 mod current_sale;
+mod late_payments;
 mod operations;
 mod orders;
+mod payments;
+mod repeats;
 mod sales;

@@ -15,7 +15,7 @@ use qiang_engine::ManualClock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::person::Person;
+use crate::person::{Answer, Person};
 
 /// When every test begins: 2027-01-15T08:00:00Z.
 pub(crate) const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
@@ -146,21 +146,20 @@ impl Shop {
     }
 
     /// Tells, as the payment provider does, that money arrived.
-    pub(crate) async fn callback(
-        &self,
-        payment: &str,
-        order: &str,
-        amount_cents: i64,
-    ) -> crate::person::Answer {
+    pub(crate) async fn callback(&self, payment: &str, order: &str, amount_cents: i64) -> Answer {
         let body = json!({
             "payment_id": payment, "order_id": order, "amount_cents": amount_cents,
         });
-        let body = body.to_string();
+        self.signed(&body.to_string()).await
+    }
+
+    /// Any body, with the provider's signature.
+    pub(crate) async fn signed(&self, body: &str) -> Answer {
         let (timestamp, signature) =
             self.server.app.callbacks.sign(body.as_bytes(), self.server.app.now());
         let headers = [("x-qiang-timestamp", &*timestamp), ("x-qiang-signature", &*signature)];
         let mut provider = self.stranger().await;
-        provider.ask(Method::POST, "/api/v1/payments/callback", &headers, body).await
+        provider.ask(Method::POST, "/api/v1/payments/callback", &headers, body.to_owned()).await
     }
 }
 
