@@ -1,14 +1,14 @@
 //! Orders: each belongs to one claim and has its id. The engine knows how an order stands; the
 //! records know which orders a user has.
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use qiang_core::{Claim, ClaimId, Outcome, ReleaseReason, Timestamp};
 use qiang_store::{Cursor, Order};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::app::App;
-use crate::http::extract::Caller;
+use crate::http::extract::{Caller, Path};
 use crate::http::problem::{Code, Problem};
 use crate::http::{ProblemBody, Shared, json_time};
 use crate::sales::{claims, page_limit};

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use qiang_core::{
     Cents, Claim, Outcome, PayRequest, PaymentId, PoolId, Refund, RefundReason, Refusal,
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::app::App;
-use crate::http::extract::{Admin, Caller, OptionalJson, Raw, from_json};
+use crate::http::extract::{Admin, Caller, OptionalJson, Path, Raw, from_json};
 use crate::http::problem::{Code, Problem};
 use crate::http::{ProblemBody, Shared, json_time};
 use crate::orders::{self, OrderView, order_id};

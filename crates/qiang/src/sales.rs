@@ -8,7 +8,7 @@ mod view;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::IntoResponse;
 use qiang_core::{Outcome, PoolId, PoolView, Terms};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::app::App;
-use crate::http::extract::{Admin, IdempotencyKey, Json};
+use crate::http::extract::{Admin, IdempotencyKey, Json, Path};
 use crate::http::problem::{Code, Problem};
 use crate::http::{ProblemBody, Shared};
 

@@ -44,6 +44,10 @@ pub struct OptionalJson<T>(pub T);
 #[derive(Debug)]
 pub struct Raw(pub Bytes);
 
+/// The variable parts of an address.
+#[derive(Debug)]
+pub struct Path<T>(pub T);
+
 impl Caller {
     /// Whose things this caller may touch: their own, or everybody's.
     #[must_use]
@@ -86,6 +90,18 @@ impl FromRequestParts<Arc<App>> for IdempotencyKey {
         let Some(value) = parts.headers.get(IDEMPOTENCY_KEY) else { return Ok(Self(None)) };
         let key = value.to_str().ok().and_then(|text| RequestId::new(text).ok());
         key.map(|key| Self(Some(key))).ok_or_else(|| Problem::new(Code::InvalidIdempotencyKey))
+    }
+}
+
+impl<T: DeserializeOwned + Send> FromRequestParts<Arc<App>> for Path<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        // Only what is not UTF-8 is refused here, and nothing can live there.
+        let taken = axum::extract::Path::from_request_parts(parts, app).await;
+        taken
+            .map(|axum::extract::Path(parts)| Self(parts))
+            .map_err(|_| Problem::new(Code::NoSuchRoute))
     }
 }
 
@@ -142,6 +158,10 @@ impl<T: DeserializeOwned + Default> FromRequest<Arc<App>> for OptionalJson<T> {
 
 /// Reads JSON and says which field is wrong, and how.
 pub fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    // Derived readers would also take the bare values in the order of the fields.
+    if body.trim_ascii_start().starts_with(b"[") {
+        return Err(Problem::new(Code::InvalidField).detail("the body must be a JSON object"));
+    }
     let mut json = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();

@@ -3,7 +3,7 @@
 
 use std::num::NonZeroU32;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use qiang_core::{Claim, ClaimId, ClaimRequest, Outcome, PoolId, ReleaseReason, Timestamp};
@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use super::sale_id;
 use crate::app::App;
-use crate::http::extract::{Caller, IdempotencyKey, OptionalJson};
+use crate::http::extract::{Caller, IdempotencyKey, OptionalJson, Path};
 use crate::http::problem::{Code, Problem};
 use crate::http::{ProblemBody, Shared, json_time};
 
