@@ -1,0 +1,84 @@
+//! Clients that dawdle: they are told so, or closed, and nobody else waits for them.
+
+use axum::http::Method;
+use qiang::token::Role;
+use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
+
+use crate::raw;
+use crate::shop::Shop;
+
+const QUICK: [(&str, &str); 2] =
+    [("QIANG_HTTP__BODY_TIMEOUT_MS", "200"), ("QIANG_HTTP__HEADER_TIMEOUT_MS", "200")];
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_a_timeout_and_nothing_happened() {
+    let shop = Shop::with(&QUICK).await;
+    let sale = shop.sale(10, json!({})).await;
+    let before = shop.view(&sale).await;
+    let token = shop.token("ann", Role::Buyer, None);
+    let request = format!("{}{{\"quan", raw::claim_head(&sale, &token, 14));
+    let answer = raw::exchange(shop.address(), request.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(answer.contains("\"code\":\"request_timeout\""), "{answer}");
+    assert_eq!(shop.view(&sale).await, before);
+}
+
+#[tokio::test]
+async fn headers_that_do_not_come_end_the_connection() {
+    let shop = Shop::with(&QUICK).await;
+    for begun in [
+        "",
+        "P",
+        "PRI * HTTP/2.0\r\n",
+        "POST /api/v1/sales/1/claims HTTP/1.1\r\nhost: shop\r\nx-slow: ",
+    ] {
+        let answer = raw::exchange(shop.address(), begun.as_bytes()).await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408"), "{answer}");
+    }
+    // Nor does a connection stay that was used once and then forgotten.
+    let once = b"GET /healthz HTTP/1.1\r\nhost: shop\r\n\r\n";
+    let answer = raw::exchange(shop.address(), once).await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+}
+
+#[tokio::test]
+async fn nobody_waits_for_the_slow() {
+    let shop = Shop::open().await;
+    let sale = shop.sale(1_000, json!({})).await;
+    let token = shop.token("slow", Role::Buyer, None);
+    let mut slow = Vec::new();
+    for number in 0..200 {
+        let mut stream = raw::connect(shop.address()).await;
+        let head = raw::claim_head(&sale, &token, 14);
+        let begun = if number % 2 == 0 { &head[..head.len() - 2] } else { &head[..] };
+        stream.write_all(begun.as_bytes()).await.expect("sent");
+        slow.push(stream);
+    }
+    for number in 0..50 {
+        shop.buyer(&format!("u{number}")).await.granted(&sale).await;
+    }
+    assert_eq!(shop.tally(&sale).await, [950, 0, 50, 0]);
+    // Those who were slow and then went on are served.
+    let mut stream = slow.pop().expect("many");
+    stream.write_all(b"{\"quantity\":1}").await.expect("sent");
+    let answer = raw::read_until(&mut stream, "\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+}
+
+#[tokio::test]
+async fn connections_beyond_the_number_wait_their_turn() {
+    let shop = Shop::with(&[("QIANG_HTTP__MAX_CONNECTIONS", "2")]).await;
+    let (one, two) = (shop.stranger().await, shop.stranger().await);
+    // The third is only accepted when one of the first leaves.
+    let third = async {
+        let mut third = shop.stranger().await;
+        third.ask(Method::GET, "/healthz", &[], "").await.status
+    };
+    let leave = async {
+        drop(one);
+        drop(two);
+    };
+    let (status, ()) = tokio::join!(third, leave);
+    assert_eq!(status, 200);
+}
