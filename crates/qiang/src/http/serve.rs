@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -59,7 +60,13 @@ pub async fn serve(
     stop: CancellationToken,
 ) {
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(http.header_timeout);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(http.header_timeout)
+        // A client that has said everything and closes its side, or leaves, takes nothing back:
+        // what was accepted goes on.
+        .half_close(true);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(256);
     let connections = GracefulShutdown::new();
     let places = Arc::new(Semaphore::new(http.max_connections));
@@ -74,10 +81,19 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, _)) => {
-                let connection = connections.watch(connection(&builder, stream, router.clone()));
+                let asked = Arc::<AtomicBool>::default();
+                let connection = connection(&builder, stream, router.clone(), Arc::clone(&asked));
+                let connection = connections.watch(connection);
+                let first_request = http.header_timeout;
                 tokio::spawn(async move {
-                    // A connection that breaks is the client's affair.
-                    let _ended = connection.await;
+                    let mut connection = std::pin::pin!(connection);
+                    // hyper times the headers once it knows the protocol; a client that never
+                    // says enough for that is ours to time.
+                    let early = tokio::time::timeout(first_request, &mut connection).await;
+                    if early.is_err() && asked.load(Ordering::Relaxed) {
+                        // A connection that breaks is the client's affair.
+                        let _ended = connection.await;
+                    }
                     drop(place);
                 });
             }
@@ -97,6 +113,7 @@ fn connection(
     builder: &Builder<TokioExecutor>,
     stream: TcpStream,
     router: Router,
+    asked: Arc<AtomicBool>,
 ) -> impl hyper_util::server::graceful::GracefulConnection<
     Error = Box<dyn std::error::Error + Send + Sync>,
 > + Send
@@ -104,6 +121,7 @@ fn connection(
     // Without it a short answer would wait for the acknowledgement of the one before.
     let _best_effort = stream.set_nodelay(true);
     let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
+        asked.store(true, Ordering::Relaxed);
         let lang = Lang::of(request.headers());
         let mut router = router.clone();
         async move {
