@@ -389,7 +389,9 @@ impl Pool {
         );
     }
 
-    fn state(&self) -> &PoolState {
+    /// The pool as its last change left it.
+    #[must_use]
+    pub fn state(&self) -> &PoolState {
         self.history.last().expect("a pool begins with being opened")
     }
 

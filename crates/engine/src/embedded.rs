@@ -14,14 +14,15 @@ pub(crate) mod writer;
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write as _};
 use std::num::NonZeroU32;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use qiang_core::{
-    Book, Claim, ClaimId, ClaimRequest, Command, Outcome, PayRequest, PoolId, PoolView, Refund,
-    ReleaseReason, Reply, RequestId, Settlement, Terms, UserId,
+    Book, Claim, ClaimId, ClaimRequest, Command, Outcome, PayRequest, PoolId, PoolState, PoolView,
+    Refund, ReleaseReason, Reply, RequestId, Settlement, Terms, UserId,
 };
 use tokio::sync::{oneshot, watch};
 
@@ -59,6 +60,8 @@ struct Shared {
     consumed: Arc<AtomicU64>,
     durable: watch::Sender<u64>,
     poison: OnceLock<String>,
+    /// Becomes true when the writer has ended, well or not.
+    ended: watch::Sender<bool>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -83,6 +86,7 @@ impl Engine {
             consumed,
             durable: watch::Sender::new(writer.position().seq),
             poison: OnceLock::new(),
+            ended: watch::Sender::new(false),
             writer: Mutex::new(None),
         });
         let run = {
@@ -235,6 +239,18 @@ impl Engine {
         self.shared.poison.get().map(String::as_str)
     }
 
+    /// Returns when the engine decides nothing any more: it was shut down, or could not go on.
+    pub async fn ended(&self) {
+        let mut ended = self.shared.ended.subscribe();
+        // The sender lives as long as `self`.
+        let _gone = ended.wait_for(|ended| *ended).await;
+    }
+
+    /// A pool as its last change left it.
+    pub async fn pool_state(&self, id: PoolId) -> Result<Option<PoolState>, Error> {
+        self.look(move |book, _| book.pool(id).map(|pool| pool.state().clone())).await
+    }
+
     /// What the engine counts about itself.
     #[must_use]
     pub fn stats(&self) -> &Stats {
@@ -344,6 +360,7 @@ impl Drop for Closing<'_> {
                 let _heard = answer.send(Err(Error::Unavailable));
             }
         }
+        self.0.ended.send_replace(true);
     }
 }
 
@@ -358,7 +375,9 @@ impl FolderLock {
     /// Makes the folder if needed and takes its lock, or says who has it.
     pub fn take(folder: &Path) -> Result<Self, OpenError> {
         let unusable = |source| OpenError::Folder { path: folder.into(), source };
-        std::fs::create_dir_all(folder).map_err(unusable)?;
+        // Users' ids are in there.
+        let mut private = std::fs::DirBuilder::new();
+        private.recursive(true).mode(0o700).create(folder).map_err(unusable)?;
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false);
         let mut file = options.open(folder.join(LOCK_FILE)).map_err(unusable)?;

@@ -157,10 +157,9 @@ pub async fn repair(State(app): Shared, _: Admin) -> Result<axum::Json<Report>, 
 
 fn answer(report: Result<Report, Error>) -> Result<axum::Json<Report>, Problem> {
     report.map(axum::Json).map_err(|error| {
-        let error = anyhow::Error::from(error);
-        tracing::error!("the audit could not be finished: {error:#}");
-        Problem::new(Code::Unavailable)
-            .detail(format!("the audit could not be finished: {error:#}"))
+        let error = crate::chain(&error);
+        tracing::error!("the audit could not be finished: {error}");
+        Problem::new(Code::Unavailable).detail(format!("the audit could not be finished: {error}"))
     })
 }
 
@@ -197,7 +196,7 @@ pub async fn run_every(app: Arc<App>, every: Duration, stop: CancellationToken) 
                 tracing::error!(count = report.difference_count, ?first, "audit: the books differ");
             }
             Err(error) => {
-                tracing::warn!("audit not finished: {:#}", anyhow::Error::from(error));
+                tracing::warn!("audit not finished: {}", crate::chain(&error));
             }
         }
     }

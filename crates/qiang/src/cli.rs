@@ -103,7 +103,14 @@ pub fn main() -> ExitCode {
 fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     match &cli.command {
         Command::Serve(args) => serve::run(Config::load(args.sources(cli.global.sources()?))?),
-        Command::Demo(args) => demo::run(args),
+        Command::Demo(args) => {
+            if cli.global.data.is_some() || cli.global.config.is_some() {
+                anyhow::bail!(
+                    "the demo works on a folder of its own: leave out --data and --config"
+                );
+            }
+            demo::run(args)
+        }
         Command::Audit(args) => audit::run(args, &cli.global.config()?),
         Command::Migrate(args) => migrate::run(args, &cli.global.config()?),
         Command::Tokens(args) => tokens::run(args, &cli.global.config()?),

@@ -53,8 +53,9 @@ impl IntoResponse for Problem {
 
 impl From<qiang_store::Error> for Problem {
     fn from(error: qiang_store::Error) -> Self {
-        tracing::error!("the records failed: {:#}", anyhow::Error::from(error));
+        tracing::error!("the records failed: {}", crate::chain(&error));
         Self::new(Code::Unavailable)
+            .detail("the records cannot be read or written at present; nothing was changed")
     }
 }
 

@@ -82,6 +82,8 @@ pub async fn show(State(app): Shared) -> impl IntoResponse {
     let mut page = Page::default();
     let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let (metrics, stats) = (&app.metrics, app.engine.stats());
+    page.family("qiang_build_info", "gauge", "The version at work.");
+    page.labelled("qiang_build_info", "version", env!("CARGO_PKG_VERSION"), 1);
     page.family("qiang_claims_total", "counter", "Claims asked for, by outcome.");
     for (outcome, count) in CLAIM_OUTCOMES.iter().zip(&metrics.claims) {
         page.labelled("qiang_claims_total", "outcome", outcome, load(count));

@@ -2,26 +2,30 @@
 //! its position in the same transaction.
 //!
 //! It never skips and never gives up: while the records cannot be written it waits and tries
-//! again. The log is trimmed only behind it.
+//! again. The log is trimmed only behind it. It works on a thread of low priority with database
+//! connections of its own, so that in a rush the processor belongs to the claims.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use qiang_core::Event;
 use qiang_engine::{Engine, JournalError, LogReader};
 use qiang_store::Store;
-use tokio::sync::watch;
+use tokio::sync::{Notify, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 /// The name its position is kept under.
 pub const CONSUMER: &str = "records";
 /// Events written in one transaction, give or take the engine's last batch.
 const BATCH: usize = 8_192;
-/// A short rest behind a small batch lets the next one grow: the claim path needs the processor
-/// more than the records do.
-const REST: Duration = Duration::from_millis(10);
+/// A rest behind a small batch lets the next one grow: the claim path needs processor and disk
+/// more than the records do. Whoever waits for the records cuts it short.
+const REST: Duration = Duration::from_millis(200);
+/// Of the steps below normal there are 19; here some progress is still made beside a rush.
+const NICENESS: i32 = 10;
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
@@ -29,7 +33,16 @@ const MAX_BACKOFF: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub struct Projection {
     position: watch::Receiver<u64>,
-    failures: Arc<AtomicU64>,
+    trouble: Arc<Trouble>,
+    hurry: Arc<Notify>,
+}
+
+/// What goes wrong with the records.
+#[derive(Debug, Default)]
+struct Trouble {
+    failures: AtomicU64,
+    /// Why the last batch could not be written; nothing once one could.
+    present: Mutex<Option<String>>,
 }
 
 impl Projection {
@@ -42,6 +55,9 @@ impl Projection {
     /// Waits until the records hold everything up to `position`.
     pub async fn reached(&self, position: u64) {
         let mut here = self.position.clone();
+        if *here.borrow() < position {
+            self.hurry.notify_one();
+        }
         // The projector outlives those who wait for it, but for the last moment of a shutdown.
         let _gone = here.wait_for(|reached| *reached >= position).await;
     }
@@ -49,7 +65,70 @@ impl Projection {
     /// How often a batch could not be written.
     #[must_use]
     pub fn failures(&self) -> u64 {
-        self.failures.load(Ordering::Relaxed)
+        self.trouble.failures.load(Ordering::Relaxed)
+    }
+
+    /// Why nothing can be written at present, if so.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        self.trouble.present.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Trouble {
+    fn tell(&self, error: Option<String>) {
+        if let Some(error) = &error {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+            tracing::error!("projection waits: {error}");
+        }
+        *self.present.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    }
+}
+
+/// Follows an engine on a thread of its own, with a store of its own, until told to stop; then
+/// until its log is empty or a batch fails.
+pub async fn start(
+    engine: Engine,
+    store: impl Future<Output = Result<Store, qiang_store::Error>> + Send + 'static,
+    stop: CancellationToken,
+) -> Result<(Projection, JoinHandle<()>), Error> {
+    let (started, ready) = oneshot::channel();
+    let work = move || {
+        if let Err(error) = rustix::process::nice(NICENESS) {
+            tracing::warn!(%error, "the projector keeps its priority");
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let runtime = match runtime {
+            Ok(runtime) => runtime,
+            Err(error) => return drop(started.send(Err(Error::Thread(error)))),
+        };
+        runtime.block_on(async {
+            let opened = async {
+                let store = store.await?;
+                let projector = Projector::new(engine.folder(), store.clone()).await?;
+                let (records, log) = (projector.position, *engine.durable().borrow());
+                if records > log {
+                    Err(Error::Ahead { records, log })
+                } else {
+                    Ok((projector, store))
+                }
+            };
+            match opened.await {
+                Err(error) => drop(started.send(Err(error))),
+                Ok((projector, store)) => {
+                    let (projection, following) = projector.follow(engine, stop);
+                    drop(started.send(Ok(projection)));
+                    following.await;
+                    store.close().await;
+                }
+            }
+        });
+    };
+    let thread = std::thread::Builder::new().name("qiang-projector".into()).spawn(work);
+    let thread = thread.map_err(Error::Thread)?;
+    match ready.await {
+        Ok(projection) => Ok((projection?, thread)),
+        Err(_) => Err(Error::Gone),
     }
 }
 
@@ -65,6 +144,24 @@ pub enum Error {
     /// The thread that reads the log is gone.
     #[error("reading the log was cut off")]
     Cut(#[from] tokio::task::JoinError),
+    /// The journal lacks what the records have.
+    #[error(
+        "the records are at position {records}, but the journal ends at {log}: the journal is \
+         older than the records. Put the newer journal back; or, if it is lost, move the records \
+         away, and they are made anew of what this journal holds"
+    )]
+    Ahead {
+        /// How far the records have come.
+        records: u64,
+        /// Where the journal ends.
+        log: u64,
+    },
+    /// The projector's thread could not be started.
+    #[error("the projector could not be started")]
+    Thread(#[source] std::io::Error),
+    /// The projector's thread ended before it began.
+    #[error("the projector ended before it began")]
+    Gone,
 }
 
 /// Carries events from one log to one store.
@@ -97,15 +194,16 @@ impl Projector {
 
     /// Carries over what an engine decides until told to stop, and then until its log is empty
     /// or a batch fails.
-    pub fn follow(
+    fn follow(
         mut self,
         engine: Engine,
         stop: CancellationToken,
-    ) -> (Projection, impl Future<Output = ()> + Send + 'static) {
+    ) -> (Projection, impl Future<Output = ()>) {
         engine.consumed(self.position);
         let (reached, position) = watch::channel(self.position);
-        let failures = Arc::<AtomicU64>::default();
-        let projection = Projection { position, failures: Arc::clone(&failures) };
+        let (trouble, hurry) = (Arc::<Trouble>::default(), Arc::<Notify>::default());
+        let projection =
+            Projection { position, trouble: Arc::clone(&trouble), hurry: Arc::clone(&hurry) };
         let work = async move {
             let mut durable = engine.durable();
             let mut backoff = FIRST_BACKOFF;
@@ -113,32 +211,30 @@ impl Projector {
                 let stepped = self.step().await;
                 engine.consumed(self.position);
                 reached.send_replace(self.position);
-                match stepped {
-                    Ok(0) if stop.is_cancelled() => return,
-                    Ok(0) => {
-                        tokio::select! {
-                            _more = durable.wait_for(|seq| *seq > self.position) => {}
-                            () = stop.cancelled() => {}
+                let error = stepped.as_ref().err().map(crate::chain);
+                trouble.tell(error);
+                let wait = async {
+                    match stepped {
+                        Ok(0) => drop(durable.wait_for(|seq| *seq > self.position).await),
+                        Ok(written) => {
+                            backoff = FIRST_BACKOFF;
+                            if written < BATCH {
+                                let _cut_short = tokio::time::timeout(REST, hurry.notified()).await;
+                            }
+                        }
+                        Err(_) => {
+                            tokio::time::sleep(backoff).await;
+                            backoff = (backoff * 2).min(MAX_BACKOFF);
                         }
                     }
-                    Ok(written) => {
-                        backoff = FIRST_BACKOFF;
-                        if written < BATCH && !stop.is_cancelled() {
-                            tokio::time::sleep(REST).await;
-                        }
-                    }
-                    Err(error) => {
-                        failures.fetch_add(1, Ordering::Relaxed);
-                        tracing::error!("projection waits: {:#}", anyhow::Error::from(error));
-                        if stop.is_cancelled() {
-                            return;
-                        }
-                        tokio::select! {
-                            () = tokio::time::sleep(backoff) => {}
-                            () = stop.cancelled() => {}
-                        }
-                        backoff = (backoff * 2).min(MAX_BACKOFF);
-                    }
+                };
+                let done = matches!(stepped, Ok(0) | Err(_)) && stop.is_cancelled();
+                if done {
+                    return;
+                }
+                tokio::select! {
+                    () = wait => {}
+                    () = stop.cancelled() => {}
                 }
             }
         };

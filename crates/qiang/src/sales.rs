@@ -162,13 +162,15 @@ pub async fn clear(
     Path(id): Path<String>,
 ) -> Result<axum::Json<SaleView>, Problem> {
     let id = sale_id(&id)?;
+    let before = find(&app, id).await?;
     let position = app.answer(app.engine.position()).await?;
     let recorded = app.projection.reached(position);
     if tokio::time::timeout(app.config.http.request_timeout, recorded).await.is_err() {
         let detail = "the records have not caught up; nothing was cleared, ask again later";
         return Err(Problem::new(Code::Unavailable).detail(detail));
     }
-    finish(&app, app.answer(app.engine.clear(id)).await?)
+    let cleared = app.answer(app.engine.clear(id)).await?;
+    finish(&app, cleared.map(|_| PoolView { cleared: true, ..before }))
 }
 
 /// A pool that is there and not cleared.

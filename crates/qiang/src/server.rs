@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::config::{BusUrl, Config, DatabaseUrl, EngineUrl};
 use crate::http::{self, ListenError};
-use crate::projector::{self, Projector};
+use crate::projector;
 use crate::secrets::{self, Secrets};
 use crate::{audit, running};
 
@@ -51,7 +51,8 @@ pub struct Server {
     stop_serving: CancellationToken,
     stop_working: CancellationToken,
     serving: JoinHandle<()>,
-    working: Vec<JoinHandle<()>>,
+    projecting: std::thread::JoinHandle<()>,
+    auditing: Option<JoinHandle<()>>,
     note: running::Note,
 }
 
@@ -69,21 +70,20 @@ impl Server {
         let (app, projecting, note) = match opened {
             Ok(opened) => opened,
             Err(error) => {
+                stop_working.cancel();
                 shut_down(engine).await;
                 return Err(error);
             }
         };
-        let mut working = vec![tokio::spawn(projecting)];
-        if let Some(every) = app.config.audit.every {
-            let auditing = audit::run_every(Arc::clone(&app), every, stop_working.clone());
-            working.push(tokio::spawn(auditing));
-        }
+        let auditing = app.config.audit.every.map(|every| {
+            tokio::spawn(audit::run_every(Arc::clone(&app), every, stop_working.clone()))
+        });
         let serving = {
             let (app, stop) = (Arc::clone(&app), stop_serving.clone());
             let router = http::router(Arc::clone(&app));
             tokio::spawn(async move { http::serve(listener, router, &app.config.http, stop).await })
         };
-        Ok(Self { address, app, stop_serving, stop_working, serving, working, note })
+        Ok(Self { address, app, stop_serving, stop_working, serving, projecting, auditing, note })
     }
 
     async fn open(
@@ -92,13 +92,16 @@ impl Server {
         engine: Engine,
         address: SocketAddr,
         stop: CancellationToken,
-    ) -> Result<(Arc<App>, impl Future<Output = ()> + Send + 'static, running::Note), Error> {
+    ) -> Result<(Arc<App>, std::thread::JoinHandle<()>, running::Note), Error> {
         let BusUrl::Log = config.bus.url;
         let secrets = Secrets::of(&config)?;
         let store = open_store(&config).await?;
         store.migrate().await?;
-        let projector = Projector::new(engine.folder(), store.clone()).await?;
-        let (projection, projecting) = projector.follow(engine.clone(), stop);
+        let own_store = {
+            let config = config.clone();
+            async move { open_store(&config).await }
+        };
+        let (projection, projecting) = projector::start(engine.clone(), own_store, stop).await?;
         let note = running::leave_note(&config.data, address)?;
         let app = App::new(config, &secrets, clock, engine, store, projection).await?;
         Ok((Arc::new(app), projecting, note))
@@ -125,9 +128,10 @@ impl Server {
         let _served = self.serving.await;
         shut_down(self.app.engine.clone()).await;
         self.stop_working.cancel();
-        for task in self.working {
-            let _worked = task.await;
+        if let Some(auditing) = self.auditing {
+            let _audited = auditing.await;
         }
+        let _projected = tokio::task::spawn_blocking(|| self.projecting.join()).await;
         self.app.store.close().await;
         drop(self.note);
     }

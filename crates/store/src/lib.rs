@@ -3,6 +3,7 @@
 //! The engine decides; the store follows. [`Store::project`] writes a batch of events and the
 //! consumer's position in the log in one transaction, so every event takes effect exactly once,
 //! and a row is only ever replaced by a newer version of itself, so events may come twice or late.
+//! Only [`Store::rewrite`] overrules that, to mend rows that somebody else has changed.
 //!
 //! The store must never decide a sale, and never copy an absolute stock: whoever needs to know
 //! what is left asks the engine.
@@ -20,6 +21,7 @@ mod rewrite;
 mod sales;
 mod settings;
 mod sqlite;
+mod writing;
 
 pub use error::{Error, Result, Unreadable};
 pub use migrations::{Migration, Schema};
@@ -30,8 +32,8 @@ pub use sales::{Sale, SaleState};
 
 use error::While;
 use qiang_core::{ClaimId, Timestamp};
-use sqlx::Transaction;
-use sqlx::sqlite::{Sqlite, SqlitePool};
+use sqlx::sqlite::SqlitePool;
+use writing::Writing;
 
 /// The most rows one query returns, whatever it was asked for. A listing is at its end when a
 /// page is empty, not when it is short.
@@ -92,24 +94,9 @@ impl Store {
         &pools.writer
     }
 
-    async fn begin(&self, kept: Kept) -> Result<Transaction<'static, Sqlite>> {
-        let begin = match kept {
-            Kept::InTheLog => "PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE",
-            Kept::OnlyHere => "PRAGMA synchronous = FULL; BEGIN IMMEDIATE",
-        };
-        self.writer().begin_with(begin).await.when("beginning a transaction")
+    async fn begin(&self) -> Result<Writing> {
+        Writing::begin(self.writer()).await
     }
-}
-
-/// Where else a write could be read from, should a power cut take it back.
-#[derive(Debug, Clone, Copy)]
-enum Kept {
-    /// The event log has it. Rows and the position are in one commit, a power cut takes back
-    /// whole commits, and the log keeps what is behind the position: it is projected again. So
-    /// the commit need not wait for the disk.
-    InTheLog,
-    /// Nowhere: the commit waits until it is on the disk.
-    OnlyHere,
 }
 
 /// The bounded size of a page, as the database wants it.

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use qiang_core::{Claim, Event, PoolId, PoolState, Refund};
 use sqlx::sqlite::SqliteConnection;
 
+use crate::Store;
 use crate::claims;
 use crate::error::{Error, Result, While};
 use crate::orders::{self, Dates};
 use crate::payments::{self, Payment};
 use crate::refunds;
 use crate::sales::{self, Sale, SaleFacts};
-use crate::{Kept, Store};
 
 const DOING: &str = "writing events";
 
@@ -36,7 +36,7 @@ impl Store {
         events: &[Event],
     ) -> Result<()> {
         assert!(after <= through, "a position never goes back, not from {after} to {through}");
-        let mut tx = self.begin(Kept::InTheLog).await?;
+        let mut tx = self.begin().await?;
         move_position(&mut tx, consumer, after, through).await?;
         write(&mut tx, events).await?;
         tx.commit().await.when(DOING)
@@ -45,7 +45,7 @@ impl Store {
     /// Writes the events and leaves all positions where they are: for repairs. What is on record
     /// in the same or a newer version stays as it is.
     pub async fn upsert(&self, events: &[Event]) -> Result<()> {
-        let mut tx = self.begin(Kept::InTheLog).await?;
+        let mut tx = self.begin().await?;
         write(&mut tx, events).await?;
         tx.commit().await.when(DOING)
     }

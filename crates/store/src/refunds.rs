@@ -10,7 +10,7 @@ use crate::bulk::{Binding, Insert};
 use crate::error::{Result, While};
 use crate::fields::Fields;
 use crate::project::sql_id;
-use crate::{Kept, Store, page};
+use crate::{Store, page};
 
 /// A refund, and whether it was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -178,7 +178,7 @@ impl Store {
         at: Timestamp,
     ) -> Result<SettleOutcome> {
         const DOING: &str = "settling a refund";
-        let mut tx = self.begin(Kept::OnlyHere).await?;
+        let mut tx = self.begin().await?;
         let done = sqlx::query(
             "UPDATE refunds SET status = 'settled', settled_at = $1
              WHERE sale_id = $2 AND payment_id = $3 AND status = 'due'",
@@ -200,6 +200,7 @@ impl Store {
             .await
             .when(DOING)?;
         let known = row.as_ref().map(read).transpose()?;
+        tx.commit().await.when(DOING)?;
         Ok(known
             .and_then(|record| record.settled_at)
             .map_or(SettleOutcome::NoSuchRefund, |at| SettleOutcome::AlreadySettled { at }))

@@ -1,8 +1,8 @@
 //! Small named facts that belong to the installation, and how far each reader of the log is.
 
+use crate::Store;
 use crate::error::{Result, While};
 use crate::fields::Fields;
-use crate::{Kept, Store};
 
 impl Store {
     /// How far a consumer of the log has come; 0 if it never began.
@@ -36,7 +36,7 @@ impl Store {
 
     /// Sets a setting, in place of what it was; it is on the disk when this returns.
     pub async fn put_setting(&self, name: &str, value: &str) -> Result<()> {
-        let mut tx = self.begin(Kept::OnlyHere).await?;
+        let mut tx = self.begin().await?;
         sqlx::query(
             "INSERT INTO settings (name, value) VALUES ($1, $2)
              ON CONFLICT (name) DO UPDATE SET value = excluded.value",

@@ -48,7 +48,6 @@ impl Pools {
             .clone()
             .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
-            // What a transaction needs, it says when it begins.
             .synchronous(SqliteSynchronous::Full)
             .pragma("cache_size", format!("-{WRITER_CACHE_KIB}"))
             .pragma("wal_autocheckpoint", CHECKPOINT_PAGES.to_string())

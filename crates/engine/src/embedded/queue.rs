@@ -6,6 +6,9 @@ use std::time::Duration;
 use super::writer::Job;
 use crate::Error;
 
+/// Short beside a sync, long beside a decision.
+const LINGER: Duration = Duration::from_micros(50);
+
 /// Jobs waiting for the writer. Handing over is one short lock; the writer takes all at once.
 #[derive(Debug)]
 pub(super) struct Queue {
@@ -18,6 +21,8 @@ pub(super) struct Queue {
 struct Waiting {
     jobs: Vec<Job>,
     closed: bool,
+    /// More than one job came the last time.
+    crowded: bool,
 }
 
 impl Queue {
@@ -45,18 +50,36 @@ impl Queue {
 
     /// Moves everything that waits into `jobs`, waiting for something to come for at most
     /// `patience` (`None` is for ever). Says whether anything can still come.
+    ///
+    /// In a crowd, whoever was woken by a first job lingers for those behind it: being woken for
+    /// each would cost more than deciding it.
     pub(super) fn take(&self, jobs: &mut Vec<Job>, patience: Option<Duration>) -> bool {
         let mut waiting = self.lock();
+        let slept = waiting.jobs.is_empty() && !waiting.closed;
+        waiting = self.wait(waiting, patience);
+        if slept && waiting.crowded && !waiting.jobs.is_empty() {
+            drop(waiting);
+            std::thread::sleep(LINGER);
+            waiting = self.lock();
+        }
+        waiting.crowded = waiting.jobs.len() > 1;
+        std::mem::swap(&mut waiting.jobs, jobs);
+        !waiting.closed
+    }
+
+    fn wait<'a>(
+        &'a self,
+        waiting: MutexGuard<'a, Waiting>,
+        patience: Option<Duration>,
+    ) -> MutexGuard<'a, Waiting> {
         let idle = |waiting: &mut Waiting| waiting.jobs.is_empty() && !waiting.closed;
-        waiting = match patience {
+        match patience {
             None => self.arrived.wait_while(waiting, idle).unwrap_or_else(PoisonError::into_inner),
             Some(patience) => {
                 let woken = self.arrived.wait_timeout_while(waiting, patience, idle);
                 woken.unwrap_or_else(PoisonError::into_inner).0
             }
-        };
-        std::mem::swap(&mut waiting.jobs, jobs);
-        !waiting.closed
+        }
     }
 
     /// Takes no more jobs; what waits can still be taken.

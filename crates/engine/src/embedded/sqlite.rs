@@ -21,10 +21,13 @@ const FORMAT: i64 = 1;
 const FILE: &str = "journal.db";
 /// Old batches dropped in one step, so that no step takes long.
 const TRIM_BATCHES: i64 = 4;
-/// Bytes written between two checkpoints.
-const CHECKPOINT_BYTES: usize = 16 << 20;
-/// Above this the writer itself finishes the checkpoint, so that the log starts over.
-const WAL_LIMIT_BYTES: usize = 128 << 20;
+/// Pages written to the write-ahead log between two checkpoints: 16 MiB.
+const CHECKPOINT_PAGES: usize = 4_096;
+/// With more than this the writer itself finishes the checkpoint, so that the log starts over.
+const WAL_LIMIT_PAGES: usize = 32_768;
+const PAGE_BYTES: usize = 4_096;
+/// Pages a row changes beside those its bytes fill: the leaf, its parent, the list of free pages.
+const ROW_PAGES: usize = 3;
 const BUSY_MS: u64 = 10_000;
 
 const SCHEMA: &str = "
@@ -53,8 +56,12 @@ pub struct SqliteJournal {
     checkpointer: Checkpointer,
     /// The newest snapshot whose parts are all there; 0 is none.
     complete: u64,
-    unsynced_bytes: usize,
-    wal_bytes: usize,
+    /// Everything in it was read and understood.
+    recovered: bool,
+    /// Pages written since a checkpoint was asked for.
+    fresh_pages: usize,
+    /// Pages written since the write-ahead log started over, or so.
+    wal_pages: usize,
 }
 
 impl SqliteJournal {
@@ -77,7 +84,15 @@ impl SqliteJournal {
             .map_err(failed("created"))?;
         }
         let checkpointer = Checkpointer::start(&path)?;
-        Ok(Self { path, db, checkpointer, complete: 0, unsynced_bytes: 0, wal_bytes: 0 })
+        Ok(Self {
+            path,
+            db,
+            checkpointer,
+            complete: 0,
+            recovered: false,
+            fresh_pages: 0,
+            wal_pages: 0,
+        })
     }
 
     /// Opens a journal that somebody else may be writing, only to read it.
@@ -134,15 +149,25 @@ impl SqliteJournal {
     }
 
     /// Asks for a checkpoint after enough was written; finishes it here when the log is long.
-    fn checkpoint(&mut self, bytes: usize) {
-        self.unsynced_bytes += bytes;
-        self.wal_bytes += bytes;
-        if self.unsynced_bytes > CHECKPOINT_BYTES && self.checkpointer.ask() {
-            self.unsynced_bytes = 0;
+    fn checkpoint(&mut self, pages: usize) {
+        self.fresh_pages += pages;
+        self.wal_pages += pages;
+        if self.fresh_pages > CHECKPOINT_PAGES && self.checkpointer.ask() {
+            self.fresh_pages = 0;
         }
-        if self.wal_bytes > WAL_LIMIT_BYTES && self.unsynced_bytes < CHECKPOINT_BYTES / 4 {
-            self.wal_bytes = 0;
-            passive_checkpoint(&self.db, &self.path);
+        if self.wal_pages > WAL_LIMIT_PAGES && self.fresh_pages < CHECKPOINT_PAGES / 4 {
+            self.wal_pages = 0;
+            checkpoint(&self.db, &self.path, "PASSIVE");
+        }
+    }
+}
+
+impl Drop for SqliteJournal {
+    /// Leaves one file: whoever copies it has everything. A journal that could not be understood
+    /// is left as it was.
+    fn drop(&mut self) {
+        if self.recovered {
+            checkpoint(&self.db, &self.path, "TRUNCATE");
         }
     }
 }
@@ -154,13 +179,17 @@ impl Journal for SqliteJournal {
         let begun =
             self.db.query_row("SELECT coalesce(max(id), 0) FROM snapshot", [], |row| row.get(0));
         end.snapshot = begun.map_err(|source| failure(&self.path, "read", source))?;
+        self.recovered = true;
+        // What a crash left in the write-ahead log is of unknown length; begin without it.
+        checkpoint(&self.db, &self.path, "PASSIVE");
         Ok(end)
     }
 
     fn append(&mut self, write: &Write<'_>) -> Result<(), JournalError> {
         self.write(write).map_err(|source| failure(&self.path, "written", source))?;
-        let batch = write.batch.map_or(0, |batch| batch.events.len());
-        self.checkpoint(batch + write.part.map_or(0, |part| part.events.len()));
+        let pages = |events: &[u8]| events.len() / PAGE_BYTES + ROW_PAGES;
+        let batch = write.batch.map_or(0, |batch| pages(batch.events));
+        self.checkpoint(batch + write.part.map_or(0, |part| pages(part.events)));
         Ok(())
     }
 }
@@ -308,14 +337,15 @@ fn check_format(found: i64, path: &Path) -> Result<(), JournalError> {
     Err(JournalError::NewerFormat { path: path.into(), found, known: FORMAT })
 }
 
-/// A checkpoint that waits for nobody. It may fail without harm: the log is only longer then.
-fn passive_checkpoint(db: &Connection, path: &Path) {
-    if let Err(error) = db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
+/// Copies the write-ahead log into the file. It may fail without harm: the log is only longer then.
+fn checkpoint(db: &Connection, path: &Path, mode: &str) {
+    let pragma = format!("PRAGMA wal_checkpoint({mode})");
+    if let Err(error) = db.query_row(&pragma, [], |_| Ok(())) {
         tracing::warn!(%error, path = %path.display(), "the journal could not be checkpointed");
     }
 }
 
-/// Copies the write-ahead log into the file, on a thread and a connection of its own.
+/// Checkpoints on a thread and a connection of its own, off the writer's path.
 #[derive(Debug)]
 struct Checkpointer {
     ask: Option<SyncSender<()>>,
@@ -327,7 +357,7 @@ impl Checkpointer {
         let db = connect(path, OpenFlags::default())?;
         let (ask, asked): (_, Receiver<()>) = sync_channel(1);
         let path = path.to_owned();
-        let run = move || asked.iter().for_each(|()| passive_checkpoint(&db, &path));
+        let run = move || asked.iter().for_each(|()| checkpoint(&db, &path, "PASSIVE"));
         let thread = std::thread::Builder::new().name("qiang-checkpoint".into()).spawn(run);
         Ok(Self { ask: Some(ask), thread: thread.ok() })
     }

@@ -112,10 +112,16 @@ impl Audit<'_> {
             self.source.recorded().await?;
             sale = self.store.sale(pool.id).await?;
         }
-        match sale {
-            Some(sale) if fits(&sale) => {}
-            Some(_) => self.report.differ(pool.id, None, Which::Records, "the sale differs"),
-            None => self.report.differ(pool.id, None, Which::Records, "the sale is missing"),
+        let wrong = match sale {
+            Some(sale) if fits(&sale) => None,
+            Some(_) => Some("the sale differs"),
+            None => Some("the sale is missing"),
+        };
+        if let Some(what) = wrong {
+            self.report.differ(pool.id, None, Which::Records, what);
+            if let Some(state) = self.source.pool_state(pool.id).await? {
+                self.mend(Event::Pool(state)).await?;
+            }
         }
         let replayed =
             self.replayed.and_then(|book| book.pool(pool.id)).map(qiang_core::Pool::view);
@@ -234,11 +240,28 @@ impl Audit<'_> {
             }
         }
         self.report.payments += count as u64;
-        if count < paid {
-            let what = format!("{count} payments are recorded, {paid} claims were paid by one");
-            self.report.differ(pool.id, None, Which::Records, what);
+        if count < paid { self.missing_payments(pool).await } else { Ok(()) }
+    }
+
+    /// Finds the paid claims whose payment is not recorded, one by one.
+    async fn missing_payments(&mut self, pool: &PoolView) -> Result<(), Error> {
+        let mut after = 0;
+        loop {
+            let claims = self.source.claims(pool.id, after, CLAIMS).await?;
+            let Some(last) = claims.last() else { return Ok(()) };
+            after = last.id.number;
+            for claim in claims {
+                let Some(payment) = &claim.payment else { continue };
+                if self.store.payment(pool.id, payment).await?.is_none() {
+                    self.source.recorded().await?;
+                    if self.store.payment(pool.id, payment).await?.is_none() {
+                        let what = format!("the payment {payment} is missing");
+                        self.report.differ(pool.id, Some(claim.id), Which::Records, what);
+                        self.mend(Event::Claim(claim)).await?;
+                    }
+                }
+            }
         }
-        Ok(())
     }
 
     async fn refunds(&mut self, pool: &PoolView) -> Result<(), Error> {

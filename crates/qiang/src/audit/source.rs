@@ -1,6 +1,6 @@
 //! The book that is believed: the running engine's, or one replayed from a journal at rest.
 
-use qiang_core::{Book, Claim, ClaimId, PoolId, PoolView, Refund};
+use qiang_core::{Book, Claim, ClaimId, PoolId, PoolState, PoolView, Refund};
 use qiang_engine::Engine;
 
 use super::{Error, caught_up};
@@ -50,6 +50,13 @@ impl Source<'_> {
         Ok(match self {
             Self::Engine { engine, .. } => engine.claim_view(id).await?,
             Self::Book(book) => book.claim(id),
+        })
+    }
+
+    pub(super) async fn pool_state(&self, id: PoolId) -> Result<Option<PoolState>, Error> {
+        Ok(match self {
+            Self::Engine { engine, .. } => engine.pool_state(id).await?,
+            Self::Book(book) => book.pool(id).map(|pool| pool.state().clone()),
         })
     }
 

@@ -60,10 +60,9 @@ pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
         if !args.repair || report.ok {
             return anyhow::Ok(report);
         }
-        output::say(format_args!(
-            "{} differences mended, looking again …",
-            report.difference_count
-        ));
+        output::say(
+            "differences were found, and mended where the engine knows better: looking again …",
+        );
         look(
             &Args { repair: false, url: args.url.clone(), token: args.token.clone(), ..*args },
             config,

@@ -23,6 +23,13 @@ pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
     super::log_to_stderr(config)?;
     super::runtime()?.block_on(async {
         let DatabaseUrl::Sqlite { path } = &config.database.url;
+        if args.check && !path.exists() {
+            output::say(format_args!(
+                "there is no database {} yet: everything is pending",
+                path.display()
+            ));
+            return Ok(super::Exit::Failed.into());
+        }
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)
                 .with_context(|| format!("cannot make the folder {}", folder.display()))?;

@@ -39,9 +39,18 @@ pub(super) fn run(config: Config) -> anyhow::Result<ExitCode> {
         let mut stop = Stop::listen()?;
         let server = Server::start(config, Arc::new(SystemClock)).await?;
         welcome(&server, first);
-        stop.asked().await;
-        output::say("stopping: answering what was accepted …");
+        tokio::select! {
+            () = stop.asked() => output::say("stopping: answering what was accepted …"),
+            () = server.app.engine.ended() => {}
+        }
+        let poison = server.app.engine.poisoned().map(str::to_owned);
         server.stop().await;
+        if let Some(reason) = poison {
+            anyhow::bail!(
+                "{reason}\nNothing acknowledged is lost. Mend the cause and start again; what was \
+                 asked last may or may not have happened."
+            );
+        }
         output::say("stopped");
         Ok(ExitCode::SUCCESS)
     })
@@ -57,7 +66,7 @@ fn welcome(server: &Server, first: bool) {
     if first {
         output::say(format_args!("  keys   made, in {data}/{}", crate::secrets::FILE_NAME));
     }
-    output::say(format_args!("  admin  {}", admin_token_command(&config.data)));
+    output::say(format_args!("  admin token: {}", admin_token_command(&config.data)));
 }
 
 /// The command that prints an admin's token for a data folder, as it can be typed here.
@@ -65,7 +74,9 @@ pub(super) fn admin_token_command(data: &Path) -> String {
     let program = std::env::current_exe().ok();
     let here = std::env::current_dir().ok();
     let program = program.map(|program| match &here {
-        Some(here) => program.strip_prefix(here).map(Path::to_owned).unwrap_or(program),
+        Some(here) => {
+            program.strip_prefix(here).map(|below| Path::new(".").join(below)).unwrap_or(program)
+        }
         None => program,
     });
     let program = program.map_or("qiang".into(), |program| program.display().to_string());

@@ -295,7 +295,7 @@ fn a_backend_this_build_lacks_is_told_from_one_that_never_was() {
         (
             "engine.url",
             "redis://h:1",
-            "asks for the Redis engine (redis:), which this build does not contain",
+            "asks for the Redis engine (redis:), which this version does not have yet",
         ),
         ("engine.url", "redis-cluster://h", "asks for the Redis Cluster engine"),
         ("engine.url", "sql:", "asks for the SQL engine (sql:)"),
@@ -307,7 +307,7 @@ fn a_backend_this_build_lacks_is_told_from_one_that_never_was() {
         (
             "engine.url",
             "mongo://h",
-            "mongo:, which means nothing here; use embedded:./qiang-data (other builds also know redis:, rediss:, redis-cluster:, sql:)",
+            "mongo:, which means nothing here; use embedded:./qiang-data (redis:, rediss:, redis-cluster:, sql: are yet to come)",
         ),
         ("engine.url", "./data", "is not a URL; write it like embedded:./qiang-data"),
         ("database.url", "sqlite::memory:", "would lose every record"),

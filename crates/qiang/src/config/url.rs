@@ -104,14 +104,14 @@ fn elsewhere(url: Option<(&str, &str)>, here: &str, others: &[(&str, &str)]) -> 
     };
     match others.iter().find(|(known, _)| *known == scheme) {
         Some((_, backend)) => Wrong::new(
-            format!("asks for {backend} ({scheme}:), which this build does not contain"),
-            format!("use a build that does, or {here}"),
+            format!("asks for {backend} ({scheme}:), which this version does not have yet"),
+            format!("use {here}"),
         ),
         None => {
             let others: Vec<String> = others.iter().map(|(known, _)| format!("{known}:")).collect();
             Wrong::new(
                 format!("has the scheme {scheme}:, which means nothing here"),
-                format!("use {here} (other builds also know {})", others.join(", ")),
+                format!("use {here} ({} are yet to come)", others.join(", ")),
             )
         }
     }

@@ -7,7 +7,7 @@ const HEAD: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">\
 <meta name=\"viewport\" content=\"width=device-width\"><title>qiang: error codes</title>\
 <style>body{font:16px/1.5 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem}\
 h2{font:600 1.1rem ui-monospace,monospace;border-top:1px solid #ccc;padding-top:1rem}\
-h2:target{background:#fff3c4}code{background:#f2f2f2;padding:0 .2em}</style>";
+h2:target{background:#fff3c4}pre,code{background:#f2f2f2;padding:0 .2em}</style>";
 
 /// The page.
 pub(super) fn html() -> &'static str {
@@ -15,10 +15,22 @@ pub(super) fn html() -> &'static str {
     &PAGE
 }
 
-/// Headings, paragraphs, bold and code: all the Markdown that page uses.
+/// Headings, paragraphs, bold, code and code blocks: all the Markdown that page uses.
 fn render(source: &str) -> String {
     let mut page = HEAD.to_owned();
-    for block in source.split("\n\n").map(str::trim).filter(|block| !block.is_empty()) {
+    for (at, part) in source.split("\n```").enumerate() {
+        if at % 2 == 1 {
+            let code = part.split_once('\n').map_or(part, |(_language, code)| code);
+            page.push_str(&format!("<pre>{}</pre>", escape(code)));
+        } else {
+            paragraphs(part, &mut page);
+        }
+    }
+    page
+}
+
+fn paragraphs(part: &str, page: &mut String) {
+    for block in part.split("\n\n").map(str::trim).filter(|block| !block.is_empty()) {
         for (at, line) in block.lines().enumerate() {
             if let Some(code) = line.strip_prefix("## ") {
                 page.push_str(&format!("<h2 id=\"{code}\">{code}</h2>"));
@@ -30,12 +42,14 @@ fn render(source: &str) -> String {
             }
         }
     }
-    page
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 fn spans(line: &str) -> String {
-    let escaped = line.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    let marked = alternate(&escaped, "**", "<b>", "</b>");
+    let marked = alternate(&escape(line), "**", "<b>", "</b>");
     alternate(&marked, "`", "<code>", "</code>")
 }
 

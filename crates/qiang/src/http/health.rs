@@ -15,7 +15,7 @@ pub struct Readiness {
     pub ready: bool,
     /// The engine.
     pub engine: Option<String>,
-    /// The records.
+    /// The records, and the writing of them.
     pub database: Option<String>,
 }
 
@@ -30,8 +30,10 @@ pub async fn healthz() -> &'static str {
     responses((status = 200, body = Readiness), (status = 503, body = Readiness)))]
 pub async fn readyz(State(app): Shared) -> impl IntoResponse {
     let engine = app.engine.poisoned().map(str::to_owned);
-    let database =
-        app.store.ping().await.err().map(|error| format!("{:#}", anyhow::Error::from(error)));
+    let database = match app.store.ping().await {
+        Ok(()) => app.projection.trouble(),
+        Err(error) => Some(crate::chain(&error)),
+    };
     let ready = engine.is_none() && database.is_none();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, axum::Json(Readiness { ready, engine, database }))

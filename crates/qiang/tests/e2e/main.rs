@@ -2,6 +2,7 @@
 //! binary, because each costs its link time; a module is named after a behaviour.
 
 mod person;
+mod process;
 mod raw;
 mod shop;
 
@@ -12,6 +13,7 @@ mod claims;
 mod current_sale;
 mod deadlines;
 mod hanging_up;
+mod killed;
 mod late_payments;
 mod operations;
 mod orders;
@@ -19,4 +21,5 @@ mod payments;
 mod repeats;
 mod sales;
 mod slow_clients;
+mod starting;
 mod stopping;
