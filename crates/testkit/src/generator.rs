@@ -127,7 +127,8 @@ impl Generator {
     fn payment(&mut self, oracle: &Oracle) -> PayRequest {
         let order = self.claim_id(oracle);
         let right = oracle.claim(order).as_ref().map_or(Cents::new(100), Claim::amount);
-        let amount = if self.random.percent(90) { right } else { Cents::new(right.get() + 1) };
+        let off = *self.random.pick(&[-1, 1]);
+        let amount = if self.random.percent(90) { right } else { Cents::new(right.get() + off) };
         let payment = named(&format!("pay{}", self.random.below(PAYMENTS)), PaymentId::new);
         PayRequest { order, payment, amount }
     }

@@ -117,6 +117,7 @@ async fn stopping_answers_everything_that_was_taken() {
             Some(other) => panic!("{other:?}"),
         }
         more += 1;
+        assert!(more < 1_000_000, "the door was never shut");
         std::thread::yield_now();
     }
     gate.open();
@@ -124,10 +125,11 @@ async fn stopping_answers_everything_that_was_taken() {
     first.await.expect("the first was granted");
     let count = taken.len();
     for claim in taken {
-        assert!(matches!(claim.await, Ok(Outcome::Done(_))));
+        assert!(matches!(soon("a claim", claim).await, Ok(Outcome::Done(_))));
     }
-    assert_eq!(engine.claim(wish(pool(), "late", None)).await, Err(Error::Unavailable));
-    assert_eq!(engine.position().await, Err(Error::Unavailable));
+    let late = soon("an answer", engine.claim(wish(pool(), "late", None))).await;
+    assert_eq!(late, Err(Error::Unavailable));
+    assert_eq!(soon("an answer", engine.position()).await, Err(Error::Unavailable));
     let (again, _) = open_at(folder.path(), 0);
     let view = again.pool(pool()).await.expect("it runs").expect("it is open");
     assert_eq!(view.claims as usize, count + 1);

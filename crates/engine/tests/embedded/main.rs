@@ -10,4 +10,5 @@ mod fixture;
 mod folder;
 mod pitfalls;
 mod recovery;
+mod small_steps;
 mod trimming;
