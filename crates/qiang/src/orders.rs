@@ -139,6 +139,9 @@ pub async fn show(
     Path(id): Path<String>,
 ) -> Result<axum::Json<OrderView>, Problem> {
     let claim = find(&app, &caller, order_id(&id)?).await?;
+    if !claim.has_order() {
+        return Err(Problem::new(Code::NoSuchOrder));
+    }
     Ok(axum::Json(view(&app, &claim).await?))
 }
 
@@ -150,8 +153,8 @@ pub async fn cancel(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<axum::Json<OrderView>, Problem> {
-    let order = find(&app, &caller, order_id(&id)?).await?.id;
-    let asked = app.engine.release(order, caller.scope(), ReleaseReason::Cancelled);
+    let order = find_ordered(&app, &caller, &id).await?;
+    let asked = app.engine.release(order.id, caller.scope(), ReleaseReason::Cancelled);
     match app.answer(asked).await? {
         Outcome::Done(claim) | Outcome::Replayed(claim) => {
             Ok(axum::Json(view(&app, &claim).await?))
@@ -160,10 +163,19 @@ pub async fn cancel(
     }
 }
 
-/// The claim behind an order the caller may see.
-pub async fn find(app: &App, caller: &Caller, id: ClaimId) -> Result<Claim, Problem> {
-    let claim = claims::find(app, id).await?;
-    let claim = claim.filter(|claim| claim.has_order() && caller.may_see(&claim.user));
+/// The claim behind an order, to do something with it; a hold must be ordered first.
+pub async fn find_ordered(app: &App, caller: &Caller, id: &str) -> Result<Claim, Problem> {
+    let claim = find(app, caller, order_id(id)?).await?;
+    match claim.state {
+        _ if claim.has_order() => Ok(claim),
+        qiang_core::State::Held => Err(Problem::new(Code::NotOrdered)),
+        _ => Err(Problem::new(Code::NoSuchOrder)),
+    }
+}
+
+/// The claim of an id the caller may see.
+async fn find(app: &App, caller: &Caller, id: ClaimId) -> Result<Claim, Problem> {
+    let claim = claims::find(app, id).await?.filter(|claim| caller.may_see(&claim.user));
     claim.ok_or_else(|| Problem::new(Code::NoSuchOrder))
 }
 

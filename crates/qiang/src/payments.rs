@@ -144,7 +144,7 @@ pub async fn pay_in_sandbox(
     if !app.config.payments.sandbox {
         return Err(Problem::new(Code::SandboxDisabled));
     }
-    let claim = orders::find(&app, &caller, order_id(&id)?).await?;
+    let claim = orders::find_ordered(&app, &caller, &id).await?;
     let payment = match &body.payment_id {
         Some(id) => payment_id(id)?,
         None => payment_id(&format!("sandbox-{}", claim.id))?,
@@ -236,7 +236,7 @@ async fn settle(app: &Arc<App>, pay: PayRequest) -> Result<SettlementView, Probl
     let (settlement, replayed) = match outcome {
         Outcome::Done(settlement) => (settlement, false),
         Outcome::Replayed(settlement) => (settlement, true),
-        Outcome::Refused(Refusal::NoSuchClaim | Refusal::NotOrdered) => {
+        Outcome::Refused(Refusal::NoSuchClaim) => {
             return Err(Problem::new(Code::NoSuchOrder));
         }
         Outcome::Refused(refusal) => return Err(Problem::from(&refusal)),

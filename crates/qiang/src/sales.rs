@@ -162,7 +162,7 @@ pub async fn clear(
     Path(id): Path<String>,
 ) -> Result<axum::Json<SaleView>, Problem> {
     let id = sale_id(&id)?;
-    let before = find(&app, id).await?;
+    let before = app.answer(app.engine.pool(id)).await?.filter(|pool| !pool.cleared);
     let position = app.answer(app.engine.position()).await?;
     let recorded = app.projection.reached(position);
     if tokio::time::timeout(app.config.http.request_timeout, recorded).await.is_err() {
@@ -170,7 +170,9 @@ pub async fn clear(
         return Err(Problem::new(Code::Unavailable).detail(detail));
     }
     let cleared = app.answer(app.engine.clear(id)).await?;
-    finish(&app, cleared.map(|_| PoolView { cleared: true, ..before }))
+    // Cleared, a pool has no numbers any more; these are the ones it ended with.
+    let ended = before.map(|before| PoolView { cleared: true, ..before });
+    finish(&app, cleared.map(|view| ended.unwrap_or(view)))
 }
 
 /// A pool that is there and not cleared.

@@ -37,6 +37,14 @@ pub struct Migration {
     pub name: &'static str,
 }
 
+impl Migration {
+    /// Every migration there is, in order.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        SQLITE.iter().map(|&(version, name, _)| Self { version, name }).collect()
+    }
+}
+
 impl Store {
     /// How far the database has been migrated. A newer database is an error.
     pub async fn schema(&self) -> Result<Schema> {
@@ -49,9 +57,8 @@ impl Store {
             Some(&found) if found > known => Err(Error::NewerDatabase { found, known }),
             version => Ok(Schema {
                 version: version.copied(),
-                pending: SQLITE
-                    .iter()
-                    .map(|&(version, name, _)| Migration { version, name })
+                pending: Migration::all()
+                    .into_iter()
                     .filter(|migration| !applied.contains(&migration.version))
                     .collect(),
             }),

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use qiang_store::Migration;
 
 use super::output;
 use crate::config::{Config, DatabaseUrl};
@@ -23,24 +24,22 @@ pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
     super::log_to_stderr(config)?;
     super::runtime()?.block_on(async {
         let DatabaseUrl::Sqlite { path } = &config.database.url;
-        if args.check && !path.exists() {
-            output::say(format_args!(
-                "there is no database {} yet: everything is pending",
-                path.display()
-            ));
-            return Ok(super::Exit::Failed.into());
-        }
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)
-                .with_context(|| format!("cannot make the folder {}", folder.display()))?;
-        }
-        let store = open_store(config).await?;
-        let migrations =
-            if args.check { store.schema().await?.pending } else { store.migrate().await? };
+        let migrations = if args.check && !path.exists() {
+            Migration::all()
+        } else {
+            if let Some(folder) = path.parent() {
+                std::fs::create_dir_all(folder)
+                    .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+            }
+            let store = open_store(config).await?;
+            let migrations =
+                if args.check { store.schema().await?.pending } else { store.migrate().await? };
+            store.close().await;
+            migrations
+        };
         for migration in &migrations {
             output::data(format_args!("{:04} {}", migration.version, migration.name))?;
         }
-        store.close().await;
         let pending = args.check && !migrations.is_empty();
         output::say(match (args.check, migrations.len()) {
             (_, 0) => "the database is up to date".to_owned(),

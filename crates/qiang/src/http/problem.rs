@@ -185,10 +185,6 @@ codes! {
     NotEligible = "not_eligible", 403;
     en "Not eligible", "The sale asks for a verified identity, and your account has none.";
     zh "没有参与资格", "本活动需要实名身份，你的账号没有。";
-    /// The guard keeps this user out.
-    Blocked = "blocked", 403;
-    en "Blocked", "This account or address may not take part at present.";
-    zh "已被限制", "该账号或地址目前不能参与。";
     /// A buyer asked for an admin's thing.
     Forbidden = "forbidden", 403;
     en "Not allowed", "Your token does not have the role for this.";
@@ -245,10 +241,6 @@ codes! {
     UnsupportedMediaType = "unsupported_media_type", 415;
     en "Send JSON", "The body must be sent as application/json.";
     zh "请发送 JSON", "请求内容须以 application/json 发送。";
-    /// Slow down.
-    TooManyRequests = "too_many_requests", 429, retry 1;
-    en "Too many requests", "You are asking too often; wait a moment.";
-    zh "请求过于频繁", "请求过于频繁，请稍后再试。";
     /// The queue is full; nothing happened.
     Overloaded = "overloaded", 503, retry 1;
     en "Too busy", "The server is too busy; nothing was done. Ask again in a moment.";

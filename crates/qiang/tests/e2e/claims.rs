@@ -157,7 +157,7 @@ async fn a_hold_is_ordered_by_its_owner_once() {
     let id = held["claim_id"].as_str().expect("an id");
     ann.refused(Method::GET, &format!("/orders/{id}"), Value::Null, 404, "no_such_order").await;
     let pay = format!("/orders/{id}/pay");
-    ann.refused(Method::POST, &pay, Value::Null, 404, "no_such_order").await;
+    ann.refused(Method::POST, &pay, Value::Null, 409, "not_ordered").await;
     let path = format!("/claims/{id}/order");
     ben.refused(Method::POST, &path, Value::Null, 404, "no_such_claim").await;
     shop.advance(MINUTE).await;

@@ -63,7 +63,7 @@ async fn a_hold_that_was_never_ordered_is_nowhere_among_the_orders() {
     let id = ann.granted(&sale).await;
     assert_eq!(ann.get("/orders").await.ok(200)["orders"], json!([]));
     let path = format!("/orders/{id}/cancel");
-    ann.refused(Method::POST, &path, Value::Null, 404, "no_such_order").await;
+    ann.refused(Method::POST, &path, Value::Null, 409, "not_ordered").await;
     ann.delete(&format!("/claims/{id}")).await.ok(200);
     ann.refused(Method::GET, &format!("/orders/{id}"), Value::Null, 404, "no_such_order").await;
     assert_eq!(ann.get("/orders").await.ok(200)["orders"], json!([]));
