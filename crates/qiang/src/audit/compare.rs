@@ -100,23 +100,11 @@ impl Audit<'_> {
     }
 
     async fn sale(&mut self, pool: &PoolView) -> Result<(), Error> {
-        let fits = |sale: &qiang_store::Sale| {
-            sale.version > pool.version
-                || (sale.version == pool.version
-                    && sale.terms == *pool.terms
-                    && sale.total == pool.total
-                    && sale.closed_at == pool.closed_at)
-        };
-        let mut sale = self.store.sale(pool.id).await?;
-        if !sale.as_ref().is_some_and(fits) {
+        let mut wrong = self.recorded_sale(pool).await?;
+        if wrong.is_some() {
             self.source.recorded().await?;
-            sale = self.store.sale(pool.id).await?;
+            wrong = self.recorded_sale(pool).await?;
         }
-        let wrong = match sale {
-            Some(sale) if fits(&sale) => None,
-            Some(_) => Some("the sale differs"),
-            None => Some("the sale is missing"),
-        };
         if let Some(what) = wrong {
             self.report.differ(pool.id, None, Which::Records, what);
             if let Some(state) = self.source.pool_state(pool.id).await? {
@@ -131,6 +119,23 @@ impl Audit<'_> {
             self.report.differ(pool.id, None, Which::Log, "the sale differs");
         }
         Ok(())
+    }
+
+    /// What is wrong with the record of a sale that was read before.
+    async fn recorded_sale(&self, pool: &PoolView) -> Result<Option<&'static str>, Error> {
+        let Some(sale) = self.store.sale(pool.id).await? else {
+            return Ok(Some("the sale is missing"));
+        };
+        let fits = if sale.version > pool.version {
+            let now = self.source.pool_state(pool.id).await?;
+            now.is_some_and(|now| now.version >= sale.version)
+        } else {
+            sale.version == pool.version
+                && sale.terms == *pool.terms
+                && sale.total == pool.total
+                && sale.closed_at == pool.closed_at
+        };
+        Ok((!fits).then_some("the sale differs"))
     }
 
     fn replayed_claims(&mut self, claims: &[Claim]) {
@@ -190,7 +195,11 @@ impl Audit<'_> {
             while orders.next_if(|order| order.id.number < number).is_some() {}
             let row = rows.next_if(|row| row.id.number == number);
             let order = orders.next_if(|order| order.id.number == number);
-            if let Some(what) = older(claim, row) {
+            let wrong = match row {
+                Some(row) if row.version > claim.version => self.too_new(row).await?,
+                row => older(claim, row),
+            };
+            if let Some(what) = wrong {
                 found.push((claim.clone(), what));
             } else if row.is_some_and(|row| row.version == claim.version)
                 && order != Order::of(claim, &pool.terms).as_ref()
@@ -201,6 +210,13 @@ impl Audit<'_> {
             }
         }
         Ok(found)
+    }
+
+    /// What is wrong with a row newer than its claim was: nothing, if the engine has come as far.
+    async fn too_new(&self, row: &Claim) -> Result<Option<String>, Error> {
+        let claim = self.source.claim(row.id).await?;
+        let fits = claim.is_none_or(|claim| claim.version > row.version || claim == *row);
+        Ok((!fits).then(|| "the claim is newer than the engine's".into()))
     }
 
     /// Rows behind the last claim must belong to claims granted since.
@@ -232,6 +248,10 @@ impl Audit<'_> {
                 if claim.as_ref().and_then(Payment::of).as_ref() != Some(row) {
                     let what = format!("the payment {} is not the claim's", row.payment);
                     self.report.differ(pool.id, Some(row.order), Which::Records, what);
+                    let paid = claim.filter(|claim| claim.payment.as_ref() == Some(&row.payment));
+                    if let Some(claim) = paid {
+                        self.mend(Event::Claim(claim)).await?;
+                    }
                 }
             }
             match rows.last() {
@@ -300,10 +320,29 @@ impl Audit<'_> {
         Ok(())
     }
 
+    /// What was mended, as it is by now: something newer may have been recorded between reading it
+    /// and mending, and the mending wrote over that.
+    async fn newest_of_mended(&mut self) -> Result<Vec<Event>, Error> {
+        let mut newest = Vec::new();
+        for event in std::mem::take(&mut self.mend) {
+            match event {
+                Event::Claim(claim) => {
+                    newest.extend(self.source.claim(claim.id).await?.map(Event::Claim));
+                }
+                Event::Pool(pool) => {
+                    newest.extend(self.source.pool_state(pool.id).await?.map(Event::Pool));
+                }
+                Event::Refund(_) => {}
+            }
+        }
+        Ok(newest)
+    }
+
     async fn mended(&mut self) -> Result<(), Error> {
         if !self.mend.is_empty() {
             self.store.rewrite(&self.mend).await?;
-            self.mend.clear();
+            let newest = self.newest_of_mended().await?;
+            self.store.upsert(&newest).await?;
         }
         Ok(())
     }
