@@ -102,9 +102,13 @@ async fn stopping_answers_everything_that_was_taken() {
     for claim in &mut taken {
         assert_eq!(poll_once(claim).await, None);
     }
-    let stopping = tokio::task::spawn_blocking({
+    let (stopped, stopping) = tokio::sync::oneshot::channel();
+    std::thread::spawn({
         let engine = engine.clone();
-        move || engine.shut_down()
+        move || {
+            engine.shut_down();
+            stopped.send(()).expect("the test waits for it");
+        }
     });
     // Until the door is shut, what is asked is still taken, and so has to be answered as well.
     let mut more = 0;
