@@ -9,6 +9,7 @@ pub(crate) mod log;
 mod queue;
 pub(crate) mod sqlite;
 pub(crate) mod stats;
+mod wal;
 pub(crate) mod writer;
 
 use std::fs::{File, TryLockError};

@@ -13,6 +13,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use super::codec::Decoder;
 use super::journal::{Batch, Journal, Part, Recovered, Write};
+use super::wal;
 use crate::JournalError;
 
 /// The newest format this code reads and writes.
@@ -68,6 +69,7 @@ impl SqliteJournal {
     /// Opens the journal in a folder, or begins one.
     pub fn open(folder: &Path) -> Result<Self, JournalError> {
         let path = Self::path_in(folder);
+        wal::check(&path)?;
         let db = connect(&path, OpenFlags::default())?;
         let failed = |action| move |source| failure(&path_of(folder), action, source);
         // Looked at before anything is set: a file that is not ours is left as it is.
@@ -103,6 +105,12 @@ impl SqliteJournal {
             None => Err(corrupt(&path, "its head", "it is not a journal")),
             Some(found) => check_format(found, &path).map(|()| db),
         }
+    }
+
+    /// Looks for damage in what a crash left behind. Only for those who have the folder's lock:
+    /// a log that is being written looks damaged.
+    pub fn check_at_rest(folder: &Path) -> Result<(), JournalError> {
+        wal::check(&path_of(folder))
     }
 
     /// The file in a folder.

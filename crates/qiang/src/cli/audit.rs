@@ -9,7 +9,7 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderValue, Method, StatusCode};
 use bytes::Bytes;
 use qiang_core::UserId;
-use qiang_engine::{Clock as _, FolderLock, OpenError, SystemClock};
+use qiang_engine::{Clock as _, FolderLock, OpenError, SqliteJournal, SystemClock};
 
 use super::output;
 use crate::audit::{self, Mending, Report, Source};
@@ -133,6 +133,7 @@ async fn online(mut client: Client, args: &Args, config: &Config) -> anyhow::Res
 
 async fn offline(args: &Args, config: &Config, folder: &Path) -> anyhow::Result<Report> {
     output::say("no server runs on the folder: replaying its journal …");
+    SqliteJournal::check_at_rest(folder)?;
     let store = open_store(config).await?;
     store.migrate().await?;
     let carried = Projector::new(folder, store.clone()).await?.finish().await?;

@@ -67,8 +67,7 @@ impl Process {
         let (lines, said) = channel();
         std::thread::spawn(move || tell(stderr, &lines));
         let mut heard = String::new();
-        loop {
-            let Ok(line) = said.recv_timeout(PATIENCE) else { break };
+        while let Ok(line) = said.recv_timeout(PATIENCE) {
             let address = line.trim().strip_prefix("API ").map(str::trim);
             let address =
                 address.and_then(|url| url.strip_prefix("http://")?.strip_suffix("/api/v1"));

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::person::Person;
 use crate::process::{Ended, Process, command, run};
-use crate::shop::{START, Shop};
+use crate::shop::{START, Shop, changed, terms_of};
 
 /// Expects that a server does not start, and gives what it said.
 fn refused(folder: &Path, args: &[&str], variables: &[(&str, &str)]) -> Ended {
@@ -58,7 +58,7 @@ async fn used_folder() -> tempfile::TempDir {
         START,
     );
     let mut boss = Person::arrive(server.address, Some(token)).await;
-    let sale = boss.post("/sales", crate::shop::terms_of(5)).await.ok(201);
+    let sale = boss.post("/sales", terms_of(5)).await.ok(201);
     boss.granted(sale["id"].as_str().expect("an id")).await;
     server.stop().await;
     folder
@@ -76,7 +76,7 @@ async fn the_first_start_needs_nothing_and_says_how_to_go_on() {
     }
     let token = run(folder.path(), &["tokens", "--user", "admin", "--role", "admin"]);
     let mut admin = Person::arrive(process.address, Some(token.stdout.trim().to_owned())).await;
-    admin.post("/sales", crate::shop::terms_of(5)).await.ok(201);
+    admin.post("/sales", terms_of(5)).await.ok(201);
     process.kill();
     // The note of a killed server stays and does no harm.
     assert!(data.join("server.addr").exists());
@@ -174,6 +174,35 @@ async fn a_flipped_bit_in_the_journal_is_found_and_placed() {
     std::fs::write(&journal, &bytes).expect("writable");
     let ended = run(folder.path(), &["audit", "--data", data]);
     says(&ended, 0, &["all books agree"]);
+}
+
+#[tokio::test]
+async fn a_flipped_bit_in_what_a_kill_left_behind_is_not_taken_for_the_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut process = Process::start(&mut command(folder.path(), &[])).expect("it starts");
+    let token = run(folder.path(), &["tokens", "--user", "admin", "--role", "admin"]);
+    let mut admin = Person::arrive(process.address, Some(token.stdout.trim().to_owned())).await;
+    let body = changed(&terms_of(50), &json!({ "limit_per_user": 50 }));
+    let sale = admin.post("/sales", body).await.ok(201);
+    for _ in 0..20 {
+        admin.granted(sale["id"].as_str().expect("an id")).await;
+    }
+    // Reading one's own writes: the records have all of it.
+    admin.get("/orders").await.ok(200);
+    process.kill();
+    let log = folder.path().join("qiang-data/journal.db-wal");
+    let mut bytes = std::fs::read(&log).expect("a killed server leaves its log");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&log, &bytes).expect("writable");
+    let words = ["journal.db", "corrupt at frame ", "of its write-ahead log", "lie behind it"];
+    says(&refused(folder.path(), &[], &[]), 1, &words);
+    says(&run(folder.path(), &["audit"]), 1, &words);
+    assert!(std::fs::read(&log).expect("readable") == bytes, "nothing was mended or dropped");
+    bytes[middle] ^= 1;
+    std::fs::write(&log, &bytes).expect("writable");
+    let ended = run(folder.path(), &["audit"]);
+    says(&ended, 0, &["20 claims", "all books agree"]);
 }
 
 #[tokio::test]
