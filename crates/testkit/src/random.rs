@@ -4,13 +4,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Set to a number, it makes every seeded test run that one seed only.
 const SEED_VARIABLE: &str = "QIANG_SEED";
+/// Set to a number, it makes every seeded test try so many seeds, for a night of searching.
+const RUNS_VARIABLE: &str = "QIANG_RUNS";
 
 /// Runs `world` with the seeds `1..=runs`, or with the one in `QIANG_SEED`. On a failure it says
 /// which seed it was, so that it can be had again.
 pub fn each_seed(runs: u64, world: impl Fn(u64)) {
-    let given: Option<u64> =
-        std::env::var(SEED_VARIABLE).ok().map(|text| text.parse().expect("QIANG_SEED is a number"));
-    let (from, to) = given.map_or((1, runs), |seed| (seed, seed));
+    let (from, to) = match (number_in(SEED_VARIABLE), number_in(RUNS_VARIABLE)) {
+        (Some(seed), _) => (seed, seed),
+        (None, given) => (1, given.unwrap_or(runs)),
+    };
     for seed in from..=to {
         if let Err(failure) = catch_unwind(AssertUnwindSafe(|| world(seed))) {
             say(&format!("failed with {SEED_VARIABLE}={seed}"));
@@ -56,6 +59,11 @@ impl Random {
         let count = u32::try_from(all.len()).expect("short lists");
         &all[self.below(count) as usize]
     }
+}
+
+fn number_in(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {text:?}")))
 }
 
 #[expect(clippy::print_stderr, reason = "a failing test says how to run it again")]
