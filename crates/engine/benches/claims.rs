@@ -21,7 +21,7 @@ const IN_FLIGHT: [usize; 2] = [512, 4_096];
 fn main() -> Result<()> {
     let quick = std::env::args().any(|arg| arg == "--quick");
     let claims = if quick { 300_000 } else { 2_000_000 };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().build()?;
     for in_flight in IN_FLIGHT {
         let folder = tempfile::tempdir()?;
         let engine = open(folder.path())?;

@@ -1,12 +1,13 @@
-//! The engine that needs nothing but a folder: one writer thread that owns all pools in memory,
-//! a bounded queue in front of it, and a journal behind it.
+//! The engine that needs nothing but a folder: all pools in memory, decided one command after
+//! the other, and a journal that one thread commits to in groups.
 //!
-//! What was handed over is decided even if nobody waits for the answer any more.
+//! What was asked is decided even if nobody waits for the answer any more.
 
 pub(crate) mod codec;
+mod counter;
+pub(crate) mod desk;
 pub(crate) mod journal;
 pub(crate) mod log;
-mod queue;
 pub(crate) mod sqlite;
 pub(crate) mod stats;
 mod wal;
@@ -18,19 +19,19 @@ use std::num::NonZeroU32;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use qiang_core::{
     Book, Claim, ClaimId, ClaimRequest, Command, Outcome, PayRequest, PoolId, PoolState, PoolView,
     Refund, ReleaseReason, Reply, RequestId, Settlement, Terms, UserId,
 };
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
-use self::queue::Queue;
-use self::writer::Position;
+use self::counter::Counter;
+use self::desk::Position;
 use crate::{
-    Clock, Error, Job, JournalError, LogReader, OpenError, Poisoned, SqliteJournal, Stats, Writer,
+    Clock, Error, JournalError, LogReader, OpenError, Poisoned, SqliteJournal, Stats, Writer,
     WriterOptions,
 };
 
@@ -41,13 +42,13 @@ const LOCK_FILE: &str = "lock";
 pub struct Options {
     /// The data folder; made if missing.
     pub folder: PathBuf,
-    /// Requests that may wait for the writer; one more is refused.
+    /// Answers that may wait for the journal; one more is refused.
     pub queue: usize,
-    /// How the writer works.
+    /// How it works.
     pub writer: WriterOptions,
 }
 
-/// A handle to the engine; all clones speak to the same writer.
+/// A handle to the engine; all clones are the same engine.
 #[derive(Debug, Clone)]
 pub struct Engine {
     shared: Arc<Shared>,
@@ -56,14 +57,10 @@ pub struct Engine {
 #[derive(Debug)]
 struct Shared {
     folder: PathBuf,
-    queue: Queue,
+    counter: Counter<Arc<dyn Clock>>,
     stats: Arc<Stats>,
     consumed: Arc<AtomicU64>,
-    durable: watch::Sender<u64>,
-    poison: OnceLock<String>,
-    /// Becomes true when the writer has ended, well or not.
-    ended: watch::Sender<bool>,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    committer: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Engine {
@@ -72,6 +69,7 @@ impl Engine {
         let lock = FolderLock::take(&options.folder)?;
         let journal = SqliteJournal::open(&options.folder)?;
         let (consumed, stats) = (Arc::<AtomicU64>::default(), Arc::<Stats>::default());
+        let clock: Arc<dyn Clock> = Arc::new(clock);
         let mut writer = Writer::recover(
             journal,
             clock,
@@ -80,29 +78,25 @@ impl Engine {
             Arc::clone(&stats),
         )?;
         writer.step(&mut Vec::new()).map_err(|Poisoned(error)| error)?;
+        let (desk, mut committer) = writer.split();
         let shared = Arc::new(Shared {
             folder: options.folder,
-            queue: Queue::new(options.queue),
+            counter: Counter::new(desk, options.queue),
             stats,
             consumed,
-            durable: watch::Sender::new(writer.position().seq),
-            poison: OnceLock::new(),
-            ended: watch::Sender::new(false),
-            writer: Mutex::new(None),
+            committer: Mutex::new(None),
         });
         let run = {
             let shared = Arc::clone(&shared);
             move || {
-                let closing = Closing(&shared);
-                run(&shared, &mut writer);
-                drop(closing);
-                drop(writer);
+                shared.counter.commit_all(&mut committer);
+                drop(committer);
                 drop(lock);
             }
         };
-        let thread = std::thread::Builder::new().name("qiang-writer".into()).spawn(run);
+        let thread = std::thread::Builder::new().name("qiang-committer".into()).spawn(run);
         let thread = thread.map_err(OpenError::Thread)?;
-        *shared.writer.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        *shared.committer.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         Ok(Self { shared })
     }
 
@@ -112,6 +106,7 @@ impl Engine {
         pool: PoolId,
         terms: Arc<Terms>,
     ) -> Result<Outcome<PoolView>, Error> {
+        assert_eq!(terms.check(), Ok(()), "terms are checked before they get here");
         self.ask_pool(Command::Open { pool, terms }).await
     }
 
@@ -208,7 +203,7 @@ impl Engine {
         .await
     }
 
-    /// Makes the writer look at its clock: when this returns, everything overdue is released.
+    /// Makes the engine look at its clock: when this returns, everything overdue is released.
     pub async fn expire_due(&self) -> Result<(), Error> {
         self.look(|_, _| ()).await
     }
@@ -221,7 +216,7 @@ impl Engine {
     /// Follows the position of the last durable event.
     #[must_use]
     pub fn durable(&self) -> watch::Receiver<u64> {
-        self.shared.durable.subscribe()
+        self.shared.counter.durable.subscribe()
     }
 
     /// A reader of the durable events.
@@ -237,12 +232,12 @@ impl Engine {
     /// Why the engine stopped for good, if it did.
     #[must_use]
     pub fn poisoned(&self) -> Option<&str> {
-        self.shared.poison.get().map(String::as_str)
+        self.shared.counter.poison()
     }
 
     /// Returns when the engine decides nothing any more: it was shut down, or could not go on.
     pub async fn ended(&self) {
-        let mut ended = self.shared.ended.subscribe();
+        let mut ended = self.shared.counter.ended.subscribe();
         // The sender lives as long as `self`.
         let _gone = ended.wait_for(|ended| *ended).await;
     }
@@ -258,10 +253,10 @@ impl Engine {
         &self.shared.stats
     }
 
-    /// How many requests wait for the writer.
+    /// How many answers wait for the journal.
     #[must_use]
     pub fn queue_depth(&self) -> usize {
-        self.shared.queue.len()
+        self.shared.counter.waiting()
     }
 
     /// The data folder.
@@ -272,11 +267,11 @@ impl Engine {
 
     /// Takes nothing more, answers everything taken, and gives the folder free. Blocks.
     pub fn shut_down(&self) {
-        self.shared.queue.close();
-        let writer = self.shared.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(writer) = writer {
-            // A panic of the writer was reported when it happened.
-            let _ended = writer.join();
+        self.shared.counter.close();
+        let mut committer = self.shared.committer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(committer) = committer.take() {
+            // A panic in there was reported when it happened.
+            let _ended = committer.join();
         }
     }
 
@@ -302,66 +297,16 @@ impl Engine {
     }
 
     async fn ask(&self, command: Command) -> Result<Reply, Error> {
-        let (answer, answered) = oneshot::channel();
-        self.push(Job::Command(command, answer))?;
-        answered.await.unwrap_or(Err(Error::OutcomeUnknown))
-    }
-
-    /// Runs `look` on the writer when everything it can see is durable.
-    async fn look<T: Send + 'static>(
-        &self,
-        look: impl FnOnce(&Book, Position) -> T + Send + 'static,
-    ) -> Result<T, Error> {
-        let (answer, answered) = oneshot::channel();
-        self.push(Job::Look(Box::new(move |book, position| {
-            let _heard = answer.send(look(book, position));
-        })))?;
-        answered.await.map_err(|_| Error::Unavailable)
-    }
-
-    fn push(&self, job: Job) -> Result<(), Error> {
-        self.shared.queue.push(job).inspect_err(|error| {
+        self.shared.counter.ask(command).await.inspect_err(|error| {
             if *error == Error::Overloaded {
                 self.shared.stats.overloaded.fetch_add(1, Ordering::Relaxed);
             }
         })
     }
-}
 
-/// The life of the writer thread.
-fn run(shared: &Shared, writer: &mut Writer<SqliteJournal, impl Clock>) {
-    let mut jobs = Vec::new();
-    let mut more = true;
-    while more {
-        more = shared.queue.take(&mut jobs, writer.patience());
-        if let Err(Poisoned(error)) = writer.step(&mut jobs) {
-            let reason = crate::error::chain(&error);
-            tracing::error!(reason, "the engine stopped: restart when the cause is mended");
-            let _first = shared.poison.set(reason);
-            jobs.clear();
-            return;
-        }
-        shared.durable.send_replace(writer.position().seq);
-    }
-}
-
-/// Closes the queue when the writer ends, however it ends, so that nobody waits for ever.
-struct Closing<'a>(&'a Shared);
-
-impl Drop for Closing<'_> {
-    fn drop(&mut self) {
-        self.0.queue.close();
-        if std::thread::panicking() {
-            let _first = self.0.poison.set("a bug stopped the writer; see the log".into());
-        }
-        let mut rest = Vec::new();
-        self.0.queue.take(&mut rest, None);
-        for job in rest {
-            if let Job::Command(_, answer) = job {
-                let _heard = answer.send(Err(Error::Unavailable));
-            }
-        }
-        self.0.ended.send_replace(true);
+    /// Looks at the book, and says what was seen when all of it is durable.
+    async fn look<T>(&self, look: impl FnOnce(&Book, Position) -> T) -> Result<T, Error> {
+        self.shared.counter.look(look).await
     }
 }
 

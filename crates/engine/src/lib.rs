@@ -11,10 +11,11 @@ mod error;
 
 pub use clock::{Clock, ManualClock, Stopwatch, SystemClock};
 pub use embedded::codec::{DecodeError, Decoder, Encoder};
+pub use embedded::desk::{Answer, Position, WriterOptions};
 pub use embedded::journal::{Batch, Journal, Part, Recovered, Write};
 pub use embedded::log::{LogReader, offline_log};
 pub use embedded::sqlite::SqliteJournal;
 pub use embedded::stats::{Histogram, Stats};
-pub use embedded::writer::{Answer, Job, Look, Poisoned, Position, Writer, WriterOptions};
+pub use embedded::writer::{Job, Look, Poisoned, Writer};
 pub use embedded::{Engine, FolderLock, Options};
 pub use error::{Error, JournalError, OpenError};

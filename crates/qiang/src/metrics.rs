@@ -101,7 +101,6 @@ pub async fn show(State(app): Shared) -> impl IntoResponse {
         "From the token to the durable answer.",
         &metrics.claim_latency,
     );
-    page.histogram("qiang_decide_seconds", "Deciding a batch.", &stats.decide);
     page.histogram("qiang_commit_seconds", "Making a batch durable.", &stats.commit);
     page.counter("qiang_batches_total", "Batches made durable.", load(&stats.batches));
     page.counter("qiang_events_total", "Events made durable.", load(&stats.events));
@@ -118,7 +117,7 @@ pub async fn show(State(app): Shared) -> impl IntoResponse {
     page.counter("qiang_snapshots_total", "Snapshots completed.", load(&stats.snapshots));
     page.gauge(
         "qiang_queue_depth",
-        "Requests waiting for the writer.",
+        "Answers waiting for the journal.",
         app.engine.queue_depth() as u64,
     );
     page.gauge(

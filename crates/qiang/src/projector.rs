@@ -24,8 +24,8 @@ const BATCH: usize = 8_192;
 /// A rest behind a small batch lets the next one grow: the claim path needs processor and disk
 /// more than the records do. Whoever waits for the records cuts it short.
 const REST: Duration = Duration::from_millis(200);
-/// Of the steps below normal there are 19; here some progress is still made beside a rush.
-const NICENESS: i32 = 10;
+/// As far below normal as it goes: in a rush the records wait, and catch up after it.
+const NICENESS: i32 = 19;
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
@@ -34,7 +34,14 @@ const MAX_BACKOFF: Duration = Duration::from_secs(5);
 pub struct Projection {
     position: watch::Receiver<u64>,
     trouble: Arc<Trouble>,
-    hurry: Arc<Notify>,
+    hurry: Arc<Hurry>,
+}
+
+/// How far somebody waits for the records to come.
+#[derive(Debug, Default)]
+struct Hurry {
+    position: AtomicU64,
+    raised: Notify,
 }
 
 /// What goes wrong with the records.
@@ -56,7 +63,8 @@ impl Projection {
     pub async fn reached(&self, position: u64) {
         let mut here = self.position.clone();
         if *here.borrow() < position {
-            self.hurry.notify_one();
+            self.hurry.position.fetch_max(position, Ordering::AcqRel);
+            self.hurry.raised.notify_one();
         }
         // The projector outlives those who wait for it, but for the last moment of a shutdown.
         let _gone = here.wait_for(|reached| *reached >= position).await;
@@ -201,7 +209,7 @@ impl Projector {
     ) -> (Projection, impl Future<Output = ()>) {
         engine.consumed(self.position);
         let (reached, position) = watch::channel(self.position);
-        let (trouble, hurry) = (Arc::<Trouble>::default(), Arc::<Notify>::default());
+        let (trouble, hurry) = (Arc::<Trouble>::default(), Arc::<Hurry>::default());
         let projection =
             Projection { position, trouble: Arc::clone(&trouble), hurry: Arc::clone(&hurry) };
         let work = async move {
@@ -214,18 +222,18 @@ impl Projector {
                 let error = stepped.as_ref().err().map(crate::chain);
                 trouble.tell(error);
                 let wait = async {
-                    match stepped {
-                        Ok(0) => drop(durable.wait_for(|seq| *seq > self.position).await),
-                        Ok(written) => {
-                            backoff = FIRST_BACKOFF;
-                            if written < BATCH {
-                                let _cut_short = tokio::time::timeout(REST, hurry.notified()).await;
-                            }
-                        }
-                        Err(_) => {
-                            tokio::time::sleep(backoff).await;
-                            backoff = (backoff * 2).min(MAX_BACKOFF);
-                        }
+                    if stepped.is_err() {
+                        tokio::time::sleep(backoff).await;
+                        backoff = (backoff * 2).min(MAX_BACKOFF);
+                        return;
+                    }
+                    backoff = FIRST_BACKOFF;
+                    // The engine outlives its projector, so that there is always somebody to wait for.
+                    drop(durable.wait_for(|seq| *seq > self.position).await);
+                    let pending = durable.borrow().saturating_sub(self.position);
+                    let wanted = hurry.position.load(Ordering::Acquire) > self.position;
+                    if pending < BATCH as u64 && !wanted {
+                        let _cut_short = tokio::time::timeout(REST, hurry.raised.notified()).await;
                     }
                 };
                 let done = matches!(stepped, Ok(0) | Err(_)) && stop.is_cancelled();

@@ -12,7 +12,7 @@ use super::sqlite::{SqliteJournal, checksum, corrupt, failure, replay};
 use crate::JournalError;
 
 /// Batches read in one query; with the writer's bound on a batch this bounds memory.
-const MAX_BATCHES: u32 = 64;
+const MAX_BATCHES: u32 = 4_096;
 
 /// Reads durable events in order. It has a connection of its own and never holds up the writer.
 #[derive(Debug)]

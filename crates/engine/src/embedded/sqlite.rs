@@ -22,10 +22,11 @@ const FORMAT: i64 = 1;
 const FILE: &str = "journal.db";
 /// Old batches dropped in one step, so that no step takes long.
 const TRIM_BATCHES: i64 = 4;
-/// Pages written to the write-ahead log between two checkpoints: 16 MiB.
-const CHECKPOINT_PAGES: usize = 4_096;
-/// With more than this the writer itself finishes the checkpoint, so that the log starts over.
-const WAL_LIMIT_PAGES: usize = 32_768;
+/// Pages written to the write-ahead log between two checkpoints: 4 MiB.
+const CHECKPOINT_PAGES: usize = 1_024;
+/// With more than this the writer itself finishes the checkpoint, so that the log starts over:
+/// syncing what lies over old pages takes half as long as syncing a file that grows.
+const WAL_LIMIT_PAGES: usize = 2_048;
 const PAGE_BYTES: usize = 4_096;
 /// Pages a row changes beside those its bytes fill: the leaf, its parent, the list of free pages.
 const ROW_PAGES: usize = 3;

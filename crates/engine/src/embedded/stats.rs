@@ -22,8 +22,6 @@ pub struct Stats {
     pub overloaded: AtomicU64,
     /// Snapshots completed.
     pub snapshots: AtomicU64,
-    /// How long a batch took to decide.
-    pub decide: Histogram,
     /// How long a batch took to become durable.
     pub commit: Histogram,
 }

@@ -3,13 +3,14 @@
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use qiang_core::{Claim, ClaimId, Event, Flow, Outcome, PoolId, Timestamp};
-use qiang_engine::{Clock, Engine, LogReader, ManualClock, Options, WriterOptions};
+use qiang_engine::{Engine, LogReader, ManualClock, Options, SqliteJournal, WriterOptions};
 use qiang_testkit::contract::{sale, wish};
+use rusqlite::Connection;
 use tempfile::TempDir;
 
 /// Longer than anything here takes; only a test that fails waits for it.
@@ -88,70 +89,48 @@ pub(crate) async fn poll_once<F: Future>(future: &mut Pin<Box<F>>) -> Option<F::
     .await
 }
 
-/// A clock behind a gate: while the gate is shut, whoever asks for the time waits. The writer
-/// asks at the beginning of a step, so a shut gate holds it with the step's jobs in its hand.
-#[derive(Debug, Default)]
+/// Keeps the journal locked for writing, as a slow disk would: decisions go on, nothing becomes
+/// durable, until the gate is opened.
+#[derive(Debug)]
 pub(crate) struct Gate {
-    state: Mutex<GateState>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct GateState {
-    shut: bool,
-    waiting: bool,
+    journal: Connection,
 }
 
 impl Gate {
-    pub(crate) fn shut(&self) {
-        self.state.lock().expect("unpoisoned").shut = true;
+    fn shut(folder: &Path) -> Self {
+        let journal = Connection::open(SqliteJournal::path_in(folder)).expect("the journal");
+        journal.execute_batch("BEGIN IMMEDIATE").expect("nobody writes at the moment");
+        Self { journal }
     }
 
-    pub(crate) fn open(&self) {
-        self.state.lock().expect("unpoisoned").shut = false;
-        self.changed.notify_all();
-    }
-
-    /// Blocks until the writer stands at the gate.
-    pub(crate) fn wait_for_writer(&self) {
-        let state = self.state.lock().expect("unpoisoned");
-        let waited = self.changed.wait_timeout_while(state, PATIENCE, |state| !state.waiting);
-        assert!(!waited.expect("unpoisoned").1.timed_out(), "the writer never came");
+    pub(crate) fn open(self) {
+        self.journal.execute_batch("ROLLBACK").expect("it was locked");
     }
 }
 
-impl Clock for Gate {
-    fn now(&self) -> Timestamp {
-        let mut state = self.state.lock().expect("unpoisoned");
-        state.waiting = state.shut;
-        self.changed.notify_all();
-        while state.shut {
-            state = self.changed.wait(state).expect("unpoisoned");
-        }
-        state.waiting = false;
-        Timestamp::from_millis(0)
-    }
-}
-
-/// An engine that waits at a shut gate, with nothing but one claim of `first` in its hand.
+/// An engine whose journal waits behind a shut gate, with nothing but one claim of `first` taken.
 pub(crate) async fn held_engine(
     folder: &Path,
     queue: usize,
     stock: u32,
-) -> (Engine, Arc<Gate>, tokio::task::JoinHandle<()>) {
-    let gate = Arc::new(Gate::default());
+) -> (Engine, Gate, tokio::task::JoinHandle<()>) {
     let options = Options { queue, ..options(folder) };
-    let engine = Engine::open(options, Arc::clone(&gate)).expect("the folder is fine");
+    let clock = ManualClock::new(Timestamp::from_millis(0));
+    let engine = Engine::open(options, clock).expect("the folder is fine");
     open_sale(&engine, stock, Flow::Instant).await;
-    gate.shut();
-    let first = tokio::spawn({
+    let gate = Gate::shut(folder);
+    let mut first = Box::pin({
         let engine = engine.clone();
         async move {
             grant(&engine, "first").await;
         }
     });
-    tokio::task::yield_now().await;
-    gate.wait_for_writer();
-    assert_eq!(engine.queue_depth(), 0, "the writer has taken it");
-    (engine, gate, first)
+    assert_eq!(poll_once(&mut first).await, None, "it is not durable");
+    let taken = async {
+        while engine.queue_depth() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("the committer takes it", taken).await;
+    (engine, gate, tokio::spawn(first))
 }

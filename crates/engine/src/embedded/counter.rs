@@ -1,0 +1,315 @@
+//! The counter: a desk that many callers share with one committer.
+//!
+//! Whoever finds the desk free decides for themselves, and a refusal that rests on nothing
+//! pending is answered there and then, without another thread. Whoever finds it taken stands in
+//! line and goes on with other things; the one at the desk decides for all in line before
+//! leaving. What changed something waits for the committer's thread, which takes all of it,
+//! appends it with one sync and answers, while others go on deciding.
+
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::Duration;
+
+use qiang_core::{Book, Command, Reply};
+use tokio::sync::{oneshot, watch};
+
+use super::desk::{Answer, Asked, Desk, Position};
+use super::journal::Journal;
+use super::writer::{Committer, Poisoned};
+use crate::{Clock, Error};
+
+/// From so many answers in one commit on, there is a crowd; with so many, it is large.
+const CROWD: usize = 4;
+const LARGE_CROWD: usize = 512;
+/// In a crowd the committer waits for as long as more come, in steps of this, before it commits:
+/// a sync keeps a processor and the disk busy, and one can serve them all.
+const LINGER: Duration = Duration::from_micros(100);
+const MAX_LINGERS: usize = 8;
+/// However far away the next deadline is, the clock is looked at this often: it may have been
+/// set, or the machine may have slept.
+const MAX_PATIENCE: Duration = Duration::from_secs(1);
+const BUG: &str = "a bug stopped the engine; see the log";
+
+/// What callers and committer share.
+#[derive(Debug)]
+pub(super) struct Counter<C> {
+    desk: Mutex<Desk<C>>,
+    line: Mutex<Line>,
+    /// There is work for the committer.
+    work: Condvar,
+    /// More than this do not wait.
+    capacity: usize,
+    /// Position of the last durable event.
+    pub(super) durable: watch::Sender<u64>,
+    /// Becomes true when nothing is decided any more.
+    pub(super) ended: watch::Sender<bool>,
+    poison: OnceLock<String>,
+}
+
+/// Those who found the desk taken. Nobody leaves the desk without looking here.
+#[derive(Debug, Default)]
+struct Line {
+    jobs: Vec<(Command, Answer)>,
+    /// Something is pending that the committer has not seen.
+    pending: bool,
+    closed: bool,
+}
+
+impl<C: Clock> Counter<C> {
+    pub(super) fn new(desk: Desk<C>, capacity: usize) -> Self {
+        Self {
+            durable: watch::Sender::new(desk.position().seq),
+            desk: Mutex::new(desk),
+            line: Mutex::default(),
+            work: Condvar::new(),
+            capacity,
+            ended: watch::Sender::new(false),
+            poison: OnceLock::new(),
+        }
+    }
+
+    /// Decides a command and waits until the answer rests on nothing that could be lost. What
+    /// was decided stands even if the caller stops waiting.
+    pub(super) async fn ask(&self, command: Command) -> Result<Reply, Error> {
+        let answered = match self.desk.try_lock() {
+            Ok(mut desk) => {
+                let asked = self.ask_at_desk(&mut desk, &command);
+                drop(desk);
+                self.serve_line();
+                match asked? {
+                    Ok(reply) => return Ok(reply),
+                    Err(answered) => answered,
+                }
+            }
+            Err(TryLockError::WouldBlock) => {
+                let (to, answered) = oneshot::channel();
+                self.stand_in_line(command, to)?;
+                self.serve_line();
+                answered
+            }
+            Err(TryLockError::Poisoned(_)) => return Err(self.broken()),
+        };
+        answered.await.unwrap_or(Err(Error::OutcomeUnknown))
+    }
+
+    /// Looks at the book, and returns what was seen when all of it is durable.
+    pub(super) async fn look<T>(
+        &self,
+        look: impl FnOnce(&Book, Position) -> T,
+    ) -> Result<T, Error> {
+        let (seen, durable) = {
+            let mut desk = self.desk.lock().map_err(|_| self.broken())?;
+            if self.line().closed {
+                return Err(Error::Unavailable);
+            }
+            desk.tick();
+            let seen = look(desk.book(), desk.position());
+            if desk.is_durable() {
+                (seen, None)
+            } else {
+                let (to, durable) = oneshot::channel();
+                desk.keep_look(to);
+                self.wake_committer(&desk);
+                (seen, Some(durable))
+            }
+        };
+        self.serve_line();
+        match durable {
+            None => Ok(seen),
+            Some(durable) => durable.await.map(|()| seen).map_err(|_| Error::Unavailable),
+        }
+    }
+
+    /// How many wait, for the desk or for the journal.
+    pub(super) fn waiting(&self) -> usize {
+        let at_desk = self.desk.lock().map_or(0, |desk| desk.waiting());
+        at_desk + self.line().jobs.len()
+    }
+
+    /// Takes nothing more; what was taken is still answered.
+    pub(super) fn close(&self) {
+        self.line().closed = true;
+        self.work.notify_all();
+    }
+
+    /// Why nothing is decided any more, if that is not because it was closed.
+    pub(super) fn poison(&self) -> Option<&str> {
+        self.poison.get().map(String::as_str)
+    }
+
+    /// The life of the committer's thread: until the counter is closed and nothing is pending,
+    /// or the journal fails.
+    pub(super) fn commit_all(&self, committer: &mut Committer<impl Journal>) {
+        let ending = Ending(self);
+        let mut crowded = false;
+        while let Some(mut desk) = self.wait_for_work() {
+            if crowded {
+                let Some(later) = self.linger(desk) else { break };
+                desk = later;
+            }
+            let to_write = desk.take(&mut committer.pending);
+            drop(desk);
+            crowded = committer.pending.waiting() >= CROWD;
+            if let Err(Poisoned(error)) = committer.append(to_write) {
+                let reason = crate::error::chain(&error);
+                tracing::error!(reason, "the engine stopped: restart when the cause is mended");
+                let _first = self.poison.set(reason);
+                break;
+            }
+            let Ok(mut desk) = self.desk.lock() else { break };
+            desk.committed(&committer.pending);
+            drop(desk);
+            committer.pending.answer();
+            self.durable.send_replace(committer.pending.last_seq());
+        }
+        drop(ending);
+    }
+
+    /// Decides now: the reply, or where it will come from once it is durable.
+    fn ask_at_desk(
+        &self,
+        desk: &mut Desk<C>,
+        command: &Command,
+    ) -> Result<Result<Reply, oneshot::Receiver<Result<Reply, Error>>>, Error> {
+        if desk.waiting() >= self.capacity {
+            return Err(Error::Overloaded);
+        }
+        if self.line().closed {
+            return Err(Error::Unavailable);
+        }
+        desk.tick();
+        Ok(match desk.decide(command) {
+            Asked::Settled(reply) => Ok(reply),
+            Asked::Waits(reply) => {
+                let (to, answered) = oneshot::channel();
+                desk.keep(to, reply);
+                self.wake_committer(desk);
+                Err(answered)
+            }
+        })
+    }
+
+    fn stand_in_line(&self, command: Command, to: Answer) -> Result<(), Error> {
+        let mut line = self.line();
+        if line.closed {
+            return Err(Error::Unavailable);
+        }
+        if line.jobs.len() >= self.capacity {
+            return Err(Error::Overloaded);
+        }
+        line.jobs.push((command, to));
+        if line.jobs.len() == 1 {
+            self.work.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Decides for those in line, unless somebody is at the desk, who will. Everybody who leaves
+    /// the desk calls this, and so does everybody who joins the line: nobody is left standing.
+    fn serve_line(&self) {
+        while !self.line().jobs.is_empty()
+            && let Ok(mut desk) = self.desk.try_lock()
+        {
+            self.decide_line(&mut desk);
+        }
+    }
+
+    fn decide_line(&self, desk: &mut Desk<C>) {
+        let jobs = std::mem::take(&mut self.line().jobs);
+        if jobs.is_empty() {
+            return;
+        }
+        desk.tick();
+        for (command, to) in jobs {
+            match desk.decide(&command) {
+                Asked::Settled(reply) => drop(to.send(Ok(reply))),
+                Asked::Waits(reply) => {
+                    desk.keep(to, reply);
+                    self.wake_committer(desk);
+                }
+            }
+        }
+    }
+
+    /// Waits until something is pending. `None` is the end.
+    fn wait_for_work(&self) -> Option<MutexGuard<'_, Desk<C>>> {
+        loop {
+            let mut desk = self.desk.lock().ok()?;
+            self.decide_line(&mut desk);
+            desk.tick();
+            if desk.has_work() {
+                self.line().pending = false;
+                return Some(desk);
+            }
+            let patience = desk.patience().map_or(MAX_PATIENCE, |wait| wait.min(MAX_PATIENCE));
+            drop(desk);
+            let line = self.line();
+            let idle = |line: &mut Line| line.jobs.is_empty() && !line.pending && !line.closed;
+            let waited = self.work.wait_timeout_while(line, patience, idle);
+            let mut line = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if line.closed && line.jobs.is_empty() && !line.pending {
+                return None;
+            }
+            line.pending = false;
+        }
+    }
+
+    /// Lets others decide for as long as more and more of them come, but not for long.
+    fn linger<'a>(&'a self, mut desk: MutexGuard<'a, Desk<C>>) -> Option<MutexGuard<'a, Desk<C>>> {
+        for _ in 0..MAX_LINGERS {
+            let waiting = desk.waiting();
+            if waiting >= LARGE_CROWD {
+                break;
+            }
+            drop(desk);
+            std::thread::sleep(LINGER);
+            desk = self.desk.lock().ok()?;
+            self.decide_line(&mut desk);
+            if desk.waiting() == waiting {
+                break;
+            }
+        }
+        Some(desk)
+    }
+
+    /// Tells the committer that something is pending; it knows while something was before.
+    fn wake_committer(&self, desk: &Desk<C>) {
+        if desk.is_first_in_line() {
+            self.line().pending = true;
+            self.work.notify_one();
+        }
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        // Nothing in there can be left half done.
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A panic in the middle of a decision leaves a book nobody may trust: nothing is decided on
+    /// it any more.
+    fn broken(&self) -> Error {
+        let _first = self.poison.set(BUG.into());
+        self.close();
+        Error::Unavailable
+    }
+}
+
+/// Closes the counter when the committer ends, however it ends, so that nobody waits for ever.
+struct Ending<'a, C: Clock>(&'a Counter<C>);
+
+impl<C: Clock> Drop for Ending<'_, C> {
+    fn drop(&mut self) {
+        let counter = self.0;
+        if std::thread::panicking() || counter.desk.is_poisoned() {
+            let _first = counter.poison.set(BUG.into());
+        }
+        // Nobody decides while this is held, and nobody begins to after it was closed.
+        let mut desk = counter.desk.lock().unwrap_or_else(PoisonError::into_inner);
+        counter.close();
+        desk.turn_away();
+        for (_, to) in std::mem::take(&mut counter.line().jobs) {
+            let _heard = to.send(Err(Error::Unavailable));
+        }
+        drop(desk);
+        counter.ended.send_replace(true);
+    }
+}
