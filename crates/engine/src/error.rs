@@ -8,7 +8,7 @@ use crate::DecodeError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Too much is waiting already. Nothing happened.
-    #[error("the engine's queue is full")]
+    #[error("too many wait for the engine")]
     Overloaded,
     /// The engine does not take work: it is stopping, or could not write. Nothing happened.
     #[error("the engine is not available")]
@@ -101,8 +101,8 @@ pub enum OpenError {
     /// The journal cannot be read.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The writer could not be started.
-    #[error("the writer thread could not be started")]
+    /// The committer could not be started.
+    #[error("the committer's thread could not be started")]
     Thread(#[source] std::io::Error),
 }
 

@@ -23,7 +23,8 @@ use qiang_core::UserId;
 use qiang_engine::{Clock as _, Stopwatch, SystemClock};
 use serde_json::{Value, json};
 
-/// As many as a crowd needs to keep two cores busy while a batch is being synced.
+/// As many as a crowd needs to keep two cores busy while a batch is being synced, unless
+/// `--connections N` says otherwise.
 const CONNECTIONS: usize = 256;
 const NOOP_ANSWER: &str = r#"{"claim_id":"1-1","state":"paid"}"#;
 
@@ -37,8 +38,12 @@ fn main() -> Result<()> {
         let tokens = tokens(&server, rounds * requests)?;
         let sale = open_sale(&server, &tokens, 2_000_000_000).await?;
         let empty = open_sale(&server, &tokens, 1).await?;
-        crowd(server.address, &empty, &tokens[..1]).await?;
-        let only = std::env::args().skip_while(|arg| arg != "--only").nth(1);
+        crowd(server.address, &empty, &tokens[..1], 1).await?;
+        let only = option("--only");
+        let connections = match option("--connections") {
+            Some(number) => number.parse().context("--connections takes a number")?,
+            None => CONNECTIONS,
+        };
         let mut contests = vec![
             ("http_noop", noop, &sale, Vec::new()),
             ("http_claims", server.address, &sale, Vec::new()),
@@ -47,18 +52,22 @@ fn main() -> Result<()> {
         contests.retain(|(name, ..)| only.as_ref().is_none_or(|only| only == name));
         for crowd_of_round in tokens.chunks(requests) {
             for (_, address, path, figures) in &mut contests {
-                figures.push(crowd(*address, path, crowd_of_round).await?);
+                figures.push(crowd(*address, path, crowd_of_round, connections).await?);
                 server.drain().await?;
             }
         }
         for (name, .., mut figures) in contests {
             figures.sort_by(f64::total_cmp);
             let median = figures[figures.len() / 2];
-            println!(r#"{{"name":"{name}","connections":{CONNECTIONS},"per_sec":{median:.0}}}"#);
+            println!(r#"{{"name":"{name}","connections":{connections},"per_sec":{median:.0}}}"#);
         }
         server.stop().await;
         Ok(())
     })
+}
+
+fn option(name: &str) -> Option<String> {
+    std::env::args().skip_while(|arg| arg != name).nth(1)
 }
 
 async fn serve_noop() -> Result<SocketAddr> {
@@ -106,10 +115,15 @@ async fn open_sale(server: &Server, tokens: &[HeaderValue], stock: u32) -> Resul
 }
 
 /// Every token asks once; requests a second.
-async fn crowd(address: SocketAddr, path: &Uri, tokens: &[HeaderValue]) -> Result<f64> {
+async fn crowd(
+    address: SocketAddr,
+    path: &Uri,
+    tokens: &[HeaderValue],
+    connections: usize,
+) -> Result<f64> {
     let (next, tokens) = (Arc::new(AtomicUsize::new(0)), Arc::<[HeaderValue]>::from(tokens));
     let mut clients = Vec::new();
-    for _ in 0..CONNECTIONS {
+    for _ in 0..connections {
         clients.push(Client::connect(address).await?);
     }
     let watch = Stopwatch::start();

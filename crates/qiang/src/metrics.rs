@@ -33,7 +33,7 @@ const SETTLEMENTS: [&str; 5] = ["paid", "regranted", "refund_due", "replayed", "
 pub struct Metrics {
     claims: [AtomicU64; CLAIM_OUTCOMES.len()],
     settlements: [AtomicU64; SETTLEMENTS.len()],
-    /// How long a claim took, from the token to the durable answer.
+    /// How long a claim took, from the question to the engine to the durable answer.
     pub claim_latency: Histogram,
     /// Differences the last audit found.
     pub audit_differences: AtomicU64,
@@ -98,7 +98,7 @@ pub async fn show(State(app): Shared) -> impl IntoResponse {
     }
     page.histogram(
         "qiang_claim_seconds",
-        "From the token to the durable answer.",
+        "From the question to the durable answer.",
         &metrics.claim_latency,
     );
     page.histogram("qiang_commit_seconds", "Making a batch durable.", &stats.commit);
@@ -111,7 +111,7 @@ pub async fn show(State(app): Shared) -> impl IntoResponse {
     );
     page.counter(
         "qiang_overloaded_total",
-        "Requests refused because the queue was full.",
+        "Requests refused because too many waited.",
         load(&stats.overloaded),
     );
     page.counter("qiang_snapshots_total", "Snapshots completed.", load(&stats.snapshots));

@@ -162,6 +162,6 @@ async fn open_engine(config: &Config, clock: Arc<dyn Clock>) -> Result<Engine, E
 }
 
 async fn shut_down(engine: Engine) {
-    // A panic of the writer was reported when it happened.
+    // A panic in there was reported when it happened.
     let _ended = tokio::task::spawn_blocking(move || engine.shut_down()).await;
 }

@@ -1,4 +1,4 @@
-//! What the writer asks of the place where it keeps its events.
+//! What the engine asks of the place where it keeps its events.
 
 use qiang_core::{Event, Timestamp};
 
@@ -7,7 +7,7 @@ use crate::JournalError;
 /// A durable list of batches, and a snapshot that stands for the oldest of them.
 ///
 /// One [`Journal::append`] is one atomic, synced step: all of it is there after a crash, or
-/// nothing. After a failed append nobody knows which, and the writer stops for good.
+/// nothing. After a failed append nobody knows which, and the engine stops for good.
 pub trait Journal: Send + 'static {
     /// Hands over everything stored, snapshot first, and says where the log ends.
     fn recover(&mut self, event: &mut dyn FnMut(Event)) -> Result<Recovered, JournalError>;

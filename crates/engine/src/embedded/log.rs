@@ -1,4 +1,4 @@
-//! Reading the journal from outside the writer: for projectors while it runs, for the audit when
+//! Reading the journal beside the committer: for projectors while it runs, for the audit when
 //! it does not.
 
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use super::journal::Recovered;
 use super::sqlite::{SqliteJournal, checksum, corrupt, failure, replay};
 use crate::JournalError;
 
-/// Batches read in one query; with the writer's bound on a batch this bounds memory.
+/// Batches looked at in one query; reading stops with the one that brings enough events.
 const MAX_BATCHES: u32 = 4_096;
 
-/// Reads durable events in order. It has a connection of its own and never holds up the writer.
+/// Reads durable events in order. It has a connection of its own and never holds up the committer.
 #[derive(Debug)]
 pub struct LogReader {
     path: PathBuf,

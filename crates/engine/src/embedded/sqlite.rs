@@ -2,7 +2,7 @@
 //!
 //! A batch is a row with its positions, a checksum over positions and bytes, and the encoded
 //! events; a gap or a flipped bit is found when it is read. Copying the write-ahead log back into
-//! the file is done by a thread of its own, off the writer's path.
+//! the file is done by a thread of its own, off the committer's path.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -24,7 +24,7 @@ const FILE: &str = "journal.db";
 const TRIM_BATCHES: i64 = 4;
 /// Pages written to the write-ahead log between two checkpoints: 4 MiB.
 const CHECKPOINT_PAGES: usize = 1_024;
-/// With more than this the writer itself finishes the checkpoint, so that the log starts over:
+/// With more than this the committer itself finishes the checkpoint, so that the log starts over:
 /// syncing what lies over old pages takes half as long as syncing a file that grows.
 const WAL_LIMIT_PAGES: usize = 2_048;
 const PAGE_BYTES: usize = 4_096;
@@ -354,7 +354,7 @@ fn checkpoint(db: &Connection, path: &Path, mode: &str) {
     }
 }
 
-/// Checkpoints on a thread and a connection of its own, off the writer's path.
+/// Checkpoints on a thread and a connection of its own, off the committer's path.
 #[derive(Debug)]
 struct Checkpointer {
     ask: Option<SyncSender<()>>,

@@ -1,4 +1,4 @@
-//! What an engine counts about itself, readable without asking the writer.
+//! What an engine counts about itself, readable without asking it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub struct Stats {
     pub events: AtomicU64,
     /// Claims released because their time was up.
     pub expired: AtomicU64,
-    /// Requests turned away because the queue was full.
+    /// Requests turned away because too many waited.
     pub overloaded: AtomicU64,
     /// Snapshots completed.
     pub snapshots: AtomicU64,

@@ -15,7 +15,7 @@ use super::output;
 use crate::audit::{self, Mending, Report, Source};
 use crate::client::Client;
 use crate::config::{Config, EngineUrl};
-use crate::projector::Projector;
+use crate::projector::{self, CONSUMER, Projector};
 use crate::running;
 use crate::secrets::Secrets;
 use crate::server::open_store;
@@ -136,11 +136,15 @@ async fn offline(args: &Args, config: &Config, folder: &Path) -> anyhow::Result<
     SqliteJournal::check_at_rest(folder)?;
     let store = open_store(config).await?;
     store.migrate().await?;
+    let (book, log) = audit::replay(folder).await?;
+    let records = store.position(CONSUMER).await?;
+    if records > log {
+        return Err(projector::Error::Ahead { records, log }.into());
+    }
     let carried = Projector::new(folder, store.clone()).await?.finish().await?;
     if carried > 0 {
         output::say(format_args!("{carried} events were not in the records yet, and are now"));
     }
-    let (book, _) = audit::replay(folder).await?;
     let mending = if args.repair { Mending::Records } else { Mending::LookOnly };
     let report = audit::compare(&store, &Source::Book(&book), None, mending).await?;
     store.close().await;

@@ -1,5 +1,6 @@
 //! `qiang migrate`: brings the records to the shape this binary expects, without serving.
 
+use std::os::unix::fs::DirBuilderExt as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -28,7 +29,11 @@ pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
             Migration::all()
         } else {
             if let Some(folder) = path.parent() {
-                std::fs::create_dir_all(folder)
+                let mut private = std::fs::DirBuilder::new();
+                private
+                    .recursive(true)
+                    .mode(0o700)
+                    .create(folder)
                     .with_context(|| format!("cannot make the folder {}", folder.display()))?;
             }
             let store = open_store(config).await?;
