@@ -11,8 +11,8 @@ use foldhash::fast::FixedState;
 
 use crate::pool::Decision;
 use crate::{
-    Claim, ClaimId, Command, Event, Outcome, Pool, PoolChange, PoolId, PoolState, PoolView,
-    Refusal, Reply, Settlement, Timestamp,
+    Claim, ClaimId, Command, Event, Outcome, PayRequest, Pool, PoolChange, PoolId, PoolState,
+    PoolView, Refusal, Reply, Settlement, Timestamp,
 };
 
 /// Every pool there is, with the deadlines of their claims.
@@ -105,10 +105,8 @@ impl Book {
             Command::Release { claim, by, reason } => self.on_claim(*claim, log, |pool| {
                 pool.decide_release(claim.number, by.as_ref(), *reason, now)
             }),
-            Command::Pay(pay) => self.on_money(pay.order, log, |pool| pool.decide_pay(pay, now)),
-            Command::Refund(pay) => {
-                self.on_money(pay.order, log, |pool| pool.decide_refund(pay, now))
-            }
+            Command::Pay(pay) => self.on_money(pay, log, |pool| pool.decide_pay(pay, now)),
+            Command::Refund(pay) => self.on_money(pay, log, |pool| pool.decide_refund(pay, now)),
         }
     }
 
@@ -250,13 +248,21 @@ impl Book {
         Reply::Claim(self.carry_out(decision, log, claim_of))
     }
 
+    /// A payment counts once, in whichever pool it was seen first.
     fn on_money(
         &mut self,
-        id: ClaimId,
+        pay: &PayRequest,
         log: &mut impl FnMut(&Event),
         decide: impl FnOnce(&Pool) -> Decision<Settlement>,
     ) -> Reply {
-        let decision = self.pool(id.pool).map_or(Decision::Refuse(Refusal::NoSuchClaim), decide);
+        let elsewhere = |pool: &&Pool| pool.id() != pay.order.pool && pool.has_seen(&pay.payment);
+        let decision = match self.pool(pay.order.pool) {
+            None => Decision::Refuse(Refusal::NoSuchClaim),
+            Some(_) if self.pools.iter().find(elsewhere).is_some() => {
+                Decision::Refuse(Refusal::PaymentConflict)
+            }
+            Some(pool) => decide(pool),
+        };
         Reply::Settlement(self.carry_out(decision, log, |_, event| match event {
             Event::Claim(paid) => crate::pool::settlement(paid),
             Event::Refund(refund) => Settlement::RefundDue(refund),

@@ -130,6 +130,12 @@ impl Pool {
         }
     }
 
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> PoolId {
+        self.id
+    }
+
     /// The pool as it is.
     #[must_use]
     pub fn view(&self) -> PoolView {

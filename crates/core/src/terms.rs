@@ -136,8 +136,10 @@ impl Terms {
         if self.sku.trim().is_empty() || self.sku.len() > MAX_SKU_BYTES {
             return fault("sku", "must have 1 to 64 bytes");
         }
-        if self.title.chars().chain(self.sku.chars()).any(char::is_control) {
-            return fault("title and sku", "must not contain control characters");
+        for (field, text) in [("title", &self.title), ("sku", &self.sku)] {
+            if text.chars().any(char::is_control) {
+                return fault(field, "must not contain control characters");
+            }
         }
         match &self.supply {
             Supply::Units(units) if !(1..=MAX_UNITS).contains(units) => {

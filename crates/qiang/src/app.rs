@@ -19,7 +19,7 @@ const NODE: u16 = 0;
 /// Where the id of the current sale is kept.
 const CURRENT_SALE: &str = "current_sale";
 /// How long a reader waits for the records to catch up with what was just decided.
-const CATCH_UP: std::time::Duration = std::time::Duration::from_secs(2);
+const CATCH_UP: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Shared by all requests.
 #[derive(Debug)]
@@ -99,12 +99,15 @@ impl App {
         Ok(())
     }
 
-    /// Waits until the records hold everything decided so far, but not for ever: a reader is
-    /// better served with what there is.
+    /// Waits until the records hold everything decided so far. A listing without what its reader
+    /// has just done would be worse than none.
     pub async fn catch_up(&self) -> Result<(), Problem> {
         let position = self.answer(self.engine.position()).await?;
-        let _reached = tokio::time::timeout(CATCH_UP, self.projection.reached(position)).await;
-        Ok(())
+        let reached = tokio::time::timeout(CATCH_UP, self.projection.reached(position)).await;
+        reached.map_err(|_| {
+            let detail = "the records have not caught up with the sale yet; ask again in a moment";
+            Problem::new(Code::Unavailable).detail(detail)
+        })
     }
 
     /// Waits for the engine's answer as long as a request may take. What was asked goes on

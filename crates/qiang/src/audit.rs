@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 
 use crate::app::App;
-use crate::http::extract::Admin;
+use crate::http::extract::{Admin, Nothing, OptionalJson};
 use crate::http::problem::{Code, Problem};
 use crate::http::{ProblemBody, Shared};
 use crate::projector::Projection;
@@ -151,7 +151,11 @@ pub async fn show(State(app): Shared, _: Admin) -> Result<axum::Json<Report>, Pr
 #[utoipa::path(post, path = "/api/v1/admin/audit/repair", tag = "operations", security(("token" = [])),
     responses((status = 200, description = "What was found, before it was mended", body = Report),
         (status = "4XX", body = ProblemBody), (status = 503, body = ProblemBody)))]
-pub async fn repair(State(app): Shared, _: Admin) -> Result<axum::Json<Report>, Problem> {
+pub async fn repair(
+    State(app): Shared,
+    _: Admin,
+    _: OptionalJson<Nothing>,
+) -> Result<axum::Json<Report>, Problem> {
     answer(run(&app, Depth::RecordsAndLog, Mending::Records).await)
 }
 

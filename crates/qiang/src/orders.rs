@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::app::App;
-use crate::http::extract::{Caller, Path};
+use crate::http::extract::{Caller, Nothing, OptionalJson, Path};
 use crate::http::problem::{Code, Problem};
 use crate::http::{ProblemBody, Shared, json_time};
 use crate::sales::{claims, page_limit};
@@ -152,6 +152,7 @@ pub async fn cancel(
     State(app): Shared,
     caller: Caller,
     Path(id): Path<String>,
+    _: OptionalJson<Nothing>,
 ) -> Result<axum::Json<OrderView>, Problem> {
     let order = find_ordered(&app, &caller, &id).await?;
     let asked = app.engine.release(order.id, caller.scope(), ReleaseReason::Cancelled);

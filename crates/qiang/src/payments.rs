@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::app::App;
-use crate::http::extract::{Admin, Caller, OptionalJson, Path, Raw, from_json};
+use crate::http::extract::{Admin, Caller, Nothing, OptionalJson, Path, Raw, from_json};
 use crate::http::problem::{Code, Problem};
 use crate::http::{ProblemBody, Shared, json_time};
 use crate::orders::{self, OrderView, order_id};
@@ -149,6 +149,11 @@ pub async fn pay_in_sandbox(
         Some(id) => payment_id(id)?,
         None => payment_id(&format!("sandbox-{}", claim.id))?,
     };
+    let by_another = claim.payment.as_ref().is_none_or(|paid_by| *paid_by != payment);
+    if claim.state == qiang_core::State::Paid && body.payment_id.is_none() && by_another {
+        // Nobody is owed money that never was.
+        return Err(Problem::new(Code::AlreadyPaid));
+    }
     let pay = PayRequest { order: claim.id, payment, amount: claim.amount() };
     settle(&app, pay).await.map(axum::Json)
 }
@@ -213,6 +218,7 @@ pub async fn settle_refund(
     State(app): Shared,
     _: Admin,
     Path((sale, payment)): Path<(String, String)>,
+    _: OptionalJson<Nothing>,
 ) -> Result<axum::Json<RefundView>, Problem> {
     let none = || Problem::new(Code::NoSuchRefund);
     let (sale, payment) = (sale_id(&sale)?, PaymentId::new(&payment).map_err(|_| none())?);

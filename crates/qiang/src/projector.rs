@@ -66,8 +66,10 @@ impl Projection {
             self.hurry.position.fetch_max(position, Ordering::AcqRel);
             self.hurry.raised.notify_one();
         }
-        // The projector outlives those who wait for it, but for the last moment of a shutdown.
-        let _gone = here.wait_for(|reached| *reached >= position).await;
+        if here.wait_for(|reached| *reached >= position).await.is_err() {
+            // The projector is gone, and nothing will ever be reached; whoever waits has a limit.
+            std::future::pending::<()>().await;
+        }
     }
 
     /// How often a batch could not be written.
@@ -79,6 +81,9 @@ impl Projection {
     /// Why nothing can be written at present, if so.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
+        if self.position.has_changed().is_err() {
+            return Some("the projector has ended; restart the server".into());
+        }
         self.trouble.present.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::app::App;
-use crate::http::extract::{Admin, IdempotencyKey, Json, Path};
+use crate::http::extract::{Admin, IdempotencyKey, Json, Nothing, OptionalJson, Path};
 use crate::http::problem::{Code, Problem};
 use crate::http::{ProblemBody, Shared};
 
@@ -66,8 +66,13 @@ pub struct Restock {
 pub async fn create(
     State(app): Shared,
     _: Admin,
+    IdempotencyKey(key): IdempotencyKey,
     Json(new): Json<NewSale>,
 ) -> Result<impl IntoResponse, Problem> {
+    if key.is_some() {
+        let detail = "a sale is made once by an `id` of your own, not by an Idempotency-Key";
+        return Err(Problem::new(Code::InvalidIdempotencyKey).detail(detail));
+    }
     let (id, now) = (new.id()?, app.now());
     let terms = new.terms(now)?;
     let pool = id.unwrap_or_else(|| app.next_id());
@@ -147,6 +152,7 @@ pub async fn close(
     State(app): Shared,
     _: Admin,
     Path(id): Path<String>,
+    _: OptionalJson<Nothing>,
 ) -> Result<axum::Json<SaleView>, Problem> {
     let id = sale_id(&id)?;
     finish(&app, app.answer(app.engine.close(id)).await?)
@@ -160,6 +166,7 @@ pub async fn clear(
     State(app): Shared,
     _: Admin,
     Path(id): Path<String>,
+    _: OptionalJson<Nothing>,
 ) -> Result<axum::Json<SaleView>, Problem> {
     let id = sale_id(&id)?;
     let before = app.answer(app.engine.pool(id)).await?.filter(|pool| !pool.cleared);

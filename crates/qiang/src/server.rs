@@ -126,12 +126,13 @@ impl Server {
         self.stop_serving.cancel();
         // A panic in a task was reported when it happened.
         let _served = self.serving.await;
-        shut_down(self.app.engine.clone()).await;
+        // The records are brought up to date while the journal is still open.
         self.stop_working.cancel();
         if let Some(auditing) = self.auditing {
             let _audited = auditing.await;
         }
         let _projected = tokio::task::spawn_blocking(|| self.projecting.join()).await;
+        shut_down(self.app.engine.clone()).await;
         self.app.store.close().await;
         drop(self.note);
     }

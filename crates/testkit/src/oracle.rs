@@ -289,9 +289,13 @@ impl Oracle {
     }
 
     fn pay(&mut self, pay: &PayRequest, now: Timestamp) -> Outcome<Settlement> {
+        let elsewhere = self.paid_elsewhere(pay);
         let Some(pool) = self.pools.iter_mut().find(|pool| pool.id() == pay.order.pool) else {
             return Outcome::Refused(Refusal::NoSuchClaim);
         };
+        if elsewhere {
+            return Outcome::Refused(Refusal::PaymentConflict);
+        }
         if pool.cleared() {
             return Outcome::Refused(Refusal::Cleared);
         }
@@ -363,6 +367,9 @@ impl Oracle {
         let Some(pool) = self.pools.iter().find(|pool| pool.id() == pay.order.pool) else {
             return Outcome::Refused(Refusal::NoSuchClaim);
         };
+        if self.paid_elsewhere(pay) {
+            return Outcome::Refused(Refusal::PaymentConflict);
+        }
         if !pool.cleared() {
             return Outcome::Refused(Refusal::PoolInUse);
         }
@@ -370,6 +377,11 @@ impl Oracle {
             Some(repeat) => repeat,
             None => Outcome::Done(self.owe(pay, RefundReason::Late, now)),
         }
+    }
+
+    fn paid_elsewhere(&self, pay: &PayRequest) -> bool {
+        let others = self.pools.iter().filter(|pool| pool.id() != pay.order.pool);
+        others.flat_map(|pool| &pool.payments).any(|seen| seen.payment == pay.payment)
     }
 
     fn owe(&mut self, pay: &PayRequest, reason: RefundReason, now: Timestamp) -> Settlement {
@@ -575,7 +587,13 @@ impl Pool {
     /// The answer to a payment seen before; a claim is shown as it is now.
     fn seen(&self, pay: &PayRequest) -> Option<Outcome<Settlement>> {
         let seen = self.payments.iter().find(|seen| seen.payment == pay.payment)?;
-        if seen.order != pay.order.number {
+        let amount = match &seen.settlement {
+            Settlement::Paid(claim) | Settlement::Regranted(claim) => {
+                claim.unit_price.get() * i64::from(claim.quantity)
+            }
+            Settlement::RefundDue(refund) => refund.amount.get(),
+        };
+        if seen.order != pay.order.number || amount != pay.amount.get() {
             return Some(Outcome::Refused(Refusal::PaymentConflict));
         }
         let now = |claim: &Claim| self.claims.iter().find(|c| c.id == claim.id).cloned();

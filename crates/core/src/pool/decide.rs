@@ -4,9 +4,9 @@ use super::payments::{Fate, Payment};
 use super::records::Record;
 use super::{Buyer, MAX_RESTOCKS, Pool, buyer_name};
 use crate::{
-    Claim, ClaimRequest, Event, Flow, Identity, LimitBy, MAX_UNITS, PayRequest, PoolChange,
-    PoolState, PoolView, Reclaim, Refund, RefundReason, Refusal, ReleaseReason, RequestId,
-    Settlement, State, Supply, Terms, Timestamp, UserId,
+    Claim, ClaimRequest, Event, Flow, Identity, LimitBy, MAX_UNITS, PayRequest, PaymentId,
+    PoolChange, PoolState, PoolView, Reclaim, Refund, RefundReason, Refusal, ReleaseReason,
+    RequestId, Settlement, State, Supply, Terms, Timestamp, UserId,
 };
 
 /// What the rules say to a command.
@@ -344,24 +344,32 @@ impl Pool {
         found.copied()
     }
 
+    /// Whether the pool has seen a payment, whatever became of it.
+    pub(crate) fn has_seen(&self, payment: &PaymentId) -> bool {
+        self.payments.len() > 0 && self.payments.find(self.tag(payment.as_str()), payment).is_some()
+    }
+
     fn find_payment(&self, pay: &PayRequest) -> Option<&Payment> {
         self.payments.find(self.tag(pay.payment.as_str()), &pay.payment)
     }
 
     fn repeat_payment(&self, seen: &Payment, pay: &PayRequest) -> Decision<Settlement> {
-        if seen.order != pay.order.number {
-            return Refuse(Refusal::PaymentConflict);
-        }
-        Repeat(match seen.fate {
+        let (settlement, amount) = match seen.fate {
             Fate::Paid { claim } => {
                 let paid = self.claim(claim).expect("a paid claim is stored");
-                settlement(paid)
+                let amount = paid.amount();
+                (settlement(paid), amount)
             }
-            Fate::Refund { .. } => {
+            Fate::Refund { amount, .. } => {
                 let refund = self.payments.refund(self.id, seen);
-                Settlement::RefundDue(refund.expect("its fate is a refund"))
+                (Settlement::RefundDue(refund.expect("its fate is a refund")), amount)
             }
-        })
+        };
+        if seen.order == pay.order.number && amount == pay.amount {
+            Repeat(settlement)
+        } else {
+            Refuse(Refusal::PaymentConflict)
+        }
     }
 
     fn next_state(&self, change: PoolChange, at: Timestamp) -> PoolState {

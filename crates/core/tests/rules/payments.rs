@@ -11,7 +11,7 @@ fn the_same_payment_again_is_the_same_payment() {
         P1 pays 200 for 1  -> #1 ann x2 @100 paid by P1
         @500
         P1 pays 200 for 1  -> again: #1 ann x2 @100 paid by P1
-        P1 pays 999 for 1  -> again: #1 ann x2 @100 paid by P1
+        P1 pays 999 for 1  -> no: payment_conflict
         stock              -> 1 of 3 left, 2 paid
         ",
     );
@@ -51,7 +51,8 @@ fn another_amount_goes_back_and_leaves_the_order_open() {
         ann claims 2       -> #1 ann x2 @100 ordered until 100
         P1 pays 199 for 1  -> refund 199 of P1 for #1 amount_mismatch
         P2 pays 201 for 1  -> refund 201 of P2 for #1 amount_mismatch
-        P1 pays 200 for 1  -> again: refund 199 of P1 for #1 amount_mismatch
+        P1 pays 199 for 1  -> again: refund 199 of P1 for #1 amount_mismatch
+        P1 pays 200 for 1  -> no: payment_conflict
         claim 1            -> #1 ann x2 @100 ordered until 100
         P3 pays 200 for 1  -> #1 ann x2 @100 paid by P3
         ",
@@ -265,4 +266,47 @@ fn a_cleared_pool_remembers_every_refund_it_owes() {
         P1 returns 100 for 1  -> again: refund 100 of P1 for #1 late
         ",
     );
+}
+
+/// The script language speaks of one pool at a time; this rule is about two.
+#[test]
+fn a_payment_belongs_to_one_sale() {
+    use std::num::NonZeroU32;
+    use std::sync::Arc;
+
+    use qiang_core::{
+        Book, Cents, ClaimId, ClaimRequest, Command, Flow, LimitBy, Outcome, PayRequest, PaymentId,
+        PoolId, Reclaim, Refusal, Reply, Supply, Terms, Timestamp, UserId,
+    };
+
+    let now = Timestamp::from_millis(0);
+    let mut book = Book::new(1);
+    let mut ask = |command: Command| book.handle(&command, now, &mut |_| {});
+    let terms = Arc::new(Terms {
+        title: "t".into(),
+        sku: "s".into(),
+        supply: Supply::Units(5),
+        limit_per_user: 1,
+        limit_by: LimitBy::User,
+        price: Cents::new(100),
+        price_steps: Vec::new(),
+        opens_at: now,
+        closes_at: None,
+        flow: Flow::Order { pay_ms: 100 },
+        reclaim: Reclaim::Allowed,
+    });
+    let mut settled = Vec::new();
+    for id in [1, 2] {
+        let pool = PoolId::new(id).expect("positive");
+        ask(Command::Open { pool, terms: Arc::clone(&terms) });
+        let user = UserId::new("ann").expect("an id");
+        let quantity = NonZeroU32::MIN;
+        ask(Command::Claim(ClaimRequest { pool, user, identity: None, request: None, quantity }));
+        let payment = PaymentId::new("P1").expect("an id");
+        let order = ClaimId { pool, number: 1 };
+        settled.push(ask(Command::Pay(PayRequest { order, payment, amount: Cents::new(100) })));
+    }
+    assert!(matches!(settled[0], Reply::Settlement(Outcome::Done(_))));
+    let conflict = Reply::Settlement(Outcome::Refused(Refusal::PaymentConflict));
+    assert_eq!(settled[1], conflict);
 }

@@ -240,12 +240,12 @@ impl<C: Clock> Desk<C> {
         }
     }
 
-    /// Tells everybody who still waits that nothing happened: what they asked for was never
-    /// handed to the journal.
+    /// Tells everybody who still waits that nobody knows: their answers rest on what the journal
+    /// failed to take, and may or may not hold.
     pub(super) fn turn_away(&mut self) {
         self.looks.clear();
         for (to, _) in self.replies.drain(..) {
-            let _heard = to.send(Err(Error::Unavailable));
+            let _heard = to.send(Err(Error::OutcomeUnknown));
         }
     }
 

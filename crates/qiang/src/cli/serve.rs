@@ -66,6 +66,11 @@ fn welcome(server: &Server, first: bool) {
     if first {
         output::say(format_args!("  keys   made, in {data}/{}", crate::secrets::FILE_NAME));
     }
+    if config.payments.sandbox {
+        output::say(
+            "  sandbox payments are on: orders can be paid without money ([payments] sandbox = false)",
+        );
+    }
     output::say(format_args!("  admin token: {}", admin_token_command(&config.data)));
 }
 

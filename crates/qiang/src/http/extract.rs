@@ -40,6 +40,11 @@ pub struct Json<T>(pub T);
 #[derive(Debug)]
 pub struct OptionalJson<T>(pub T);
 
+/// What the body of a request that needs none may hold: nothing.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Nothing {}
+
 /// A body as it came.
 #[derive(Debug)]
 pub struct Raw(pub Bytes);

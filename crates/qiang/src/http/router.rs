@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Redirect};
 use axum::routing::get;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{Content, Ref, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
@@ -38,6 +39,23 @@ use crate::{audit, metrics, orders, payments};
 struct Description;
 
 struct Security;
+
+/// Says of every call that it can also end in a problem the table does not list for it: too busy,
+/// not available, outcome unknown.
+fn with_other_problems(mut description: utoipa::openapi::OpenApi) -> utoipa::openapi::OpenApi {
+    let body = Content::new(Some(Ref::from_schema_name("ProblemBody")));
+    let problem = ResponseBuilder::new()
+        .description("Any other problem; see /docs/errors")
+        .content("application/problem+json", body)
+        .build();
+    for path in description.paths.paths.values_mut() {
+        let calls = [&mut path.get, &mut path.put, &mut path.post, &mut path.delete];
+        for call in calls.into_iter().flatten() {
+            call.responses.responses.insert("default".into(), problem.clone().into());
+        }
+    }
+    description
+}
 
 impl utoipa::Modify for Security {
     fn modify(&self, description: &mut utoipa::openapi::OpenApi) {
@@ -82,12 +100,13 @@ fn described() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
 /// The OpenAPI document, as served at `/openapi.json`.
 #[must_use]
 pub fn openapi() -> utoipa::openapi::OpenApi {
-    described().1
+    with_other_problems(described().1)
 }
 
 /// Everything the server answers.
 pub fn router(app: Arc<App>) -> Router {
     let (router, description) = described();
+    let description = with_other_problems(description);
     let docs = SwaggerUi::new("/docs").url("/openapi.json", description);
     router
         .route("/", get(|| async { Redirect::temporary("/docs/") }))

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use super::sale_id;
 use crate::app::App;
-use crate::http::extract::{Caller, IdempotencyKey, OptionalJson, Path};
+use crate::http::extract::{Caller, IdempotencyKey, Nothing, OptionalJson, Path};
 use crate::http::problem::{Code, Problem};
 use crate::http::{ProblemBody, Shared, json_time};
 
@@ -173,6 +173,7 @@ pub async fn order(
     State(app): Shared,
     caller: Caller,
     Path(id): Path<String>,
+    _: OptionalJson<Nothing>,
 ) -> Result<impl IntoResponse, Problem> {
     let id = claim_id(&id)?;
     match app.answer(app.engine.order(id, caller.scope())).await? {
@@ -189,6 +190,7 @@ pub async fn give_up(
     State(app): Shared,
     caller: Caller,
     Path(id): Path<String>,
+    _: OptionalJson<Nothing>,
 ) -> Result<axum::Json<ClaimView>, Problem> {
     let id = claim_id(&id)?;
     let asked = app.engine.release(id, caller.scope(), ReleaseReason::GaveUp);

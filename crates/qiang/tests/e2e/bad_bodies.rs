@@ -172,3 +172,28 @@ async fn callbacks_and_payments_check_their_bodies_too() {
     assert_eq!(shop.view(&sale).await, before);
     shop.audit().await;
 }
+
+#[tokio::test]
+async fn what_needs_no_body_takes_none_that_makes_no_sense() {
+    let shop = Shop::open().await;
+    let sale = shop.sale(5, json!({})).await;
+    let claim = shop.buyer("ann").await.granted(&sale).await;
+    let before = shop.view(&sale).await;
+    let mut admin = shop.admin().await;
+    for (method, path) in [
+        (Method::POST, format!("/api/v1/sales/{sale}/close")),
+        (Method::DELETE, format!("/api/v1/sales/{sale}")),
+        (Method::POST, format!("/api/v1/claims/{claim}/order")),
+        (Method::DELETE, format!("/api/v1/claims/{claim}")),
+        (Method::POST, format!("/api/v1/orders/{claim}/cancel")),
+        (Method::POST, "/api/v1/admin/audit/repair".to_owned()),
+    ] {
+        let answer = admin.ask(method.clone(), &path, &[JSON], "{bad".to_owned()).await;
+        answer.problem(400, "bad_json");
+        let answer = admin.ask(method.clone(), &path, &[JSON], r#"{"x":1}"#.to_owned()).await;
+        answer.problem(422, "unknown_field");
+        let answer = admin.ask(method, &path, &[], "hello".to_owned()).await;
+        answer.problem(415, "unsupported_media_type");
+    }
+    assert_eq!(shop.view(&sale).await, before);
+}
