@@ -24,7 +24,7 @@ use crate::{Clock, Error};
 /// Claims released before the next look at what else there is to do.
 const MAX_RELEASED: usize = 8_192;
 /// Claims in one part of a snapshot; bounds how long a part keeps others from deciding.
-const SNAPSHOT_PART: usize = 1_024;
+const SNAPSHOT_PART: usize = 256;
 
 /// Where the answer to a command goes.
 pub type Answer = oneshot::Sender<Result<Reply, Error>>;
