@@ -106,8 +106,9 @@ pub enum OpenError {
     Thread(#[source] std::io::Error),
 }
 
-/// An error with everything that caused it, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+/// An error with everything that caused it, in one line: for logs and answers to operators.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

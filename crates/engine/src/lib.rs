@@ -18,4 +18,4 @@ pub use embedded::sqlite::SqliteJournal;
 pub use embedded::stats::{Histogram, Stats};
 pub use embedded::writer::{Job, Look, Poisoned, Writer};
 pub use embedded::{Engine, FolderLock, Options};
-pub use error::{Error, JournalError, OpenError};
+pub use error::{Error, JournalError, OpenError, chain};

@@ -19,14 +19,4 @@ pub mod server;
 pub mod signature;
 pub mod token;
 
-/// An error with everything that caused it, in one line: for logs and answers to operators.
-pub(crate) fn chain(error: &(impl std::error::Error + ?Sized)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
-}
+pub(crate) use qiang_engine::chain;

@@ -224,7 +224,7 @@ impl Projector {
                 let stepped = self.step().await;
                 engine.consumed(self.position);
                 reached.send_replace(self.position);
-                let error = stepped.as_ref().err().map(crate::chain);
+                let error = stepped.as_ref().err().map(|error| crate::chain(error));
                 trouble.tell(error);
                 let wait = async {
                     if stepped.is_err() {

@@ -144,11 +144,7 @@ pub(super) async fn claim(
     let outcome = app.answer(app.engine.claim(wish)).await;
     app.metrics.claim_latency.record(watch.elapsed());
     app.metrics.claimed(outcome.as_ref());
-    match outcome? {
-        Outcome::Done(claim) => Ok((StatusCode::CREATED, axum::Json(ClaimView::from(&claim)))),
-        Outcome::Replayed(claim) => Ok((StatusCode::OK, axum::Json(ClaimView::from(&claim)))),
-        Outcome::Refused(refusal) => Err(Problem::from(&refusal)),
-    }
+    created(outcome?)
 }
 
 /// One of your claims, as it is at this moment.
@@ -176,11 +172,7 @@ pub async fn order(
     _: OptionalJson<Nothing>,
 ) -> Result<impl IntoResponse, Problem> {
     let id = claim_id(&id)?;
-    match app.answer(app.engine.order(id, caller.scope())).await? {
-        Outcome::Done(claim) => Ok((StatusCode::CREATED, axum::Json(ClaimView::from(&claim)))),
-        Outcome::Replayed(claim) => Ok((StatusCode::OK, axum::Json(ClaimView::from(&claim)))),
-        Outcome::Refused(refusal) => Err(Problem::from(&refusal)),
-    }
+    created(app.answer(app.engine.order(id, caller.scope())).await?)
 }
 
 /// Gives a claim up: its units go to others.
@@ -196,6 +188,15 @@ pub async fn give_up(
     let asked = app.engine.release(id, caller.scope(), ReleaseReason::GaveUp);
     match app.answer(asked).await? {
         Outcome::Done(claim) | Outcome::Replayed(claim) => Ok(axum::Json(ClaimView::from(&claim))),
+        Outcome::Refused(refusal) => Err(Problem::from(&refusal)),
+    }
+}
+
+/// 201 for what happened now, 200 for what had happened before.
+fn created(outcome: Outcome<Claim>) -> Result<(StatusCode, axum::Json<ClaimView>), Problem> {
+    match outcome {
+        Outcome::Done(claim) => Ok((StatusCode::CREATED, axum::Json(ClaimView::from(&claim)))),
+        Outcome::Replayed(claim) => Ok((StatusCode::OK, axum::Json(ClaimView::from(&claim)))),
         Outcome::Refused(refusal) => Err(Problem::from(&refusal)),
     }
 }
