@@ -24,5 +24,5 @@ pub use event::{Event, PoolChange, PoolState};
 pub use ids::{BadId, ClaimId, Identity, PaymentId, PoolId, RequestId, Snowflake, UserId};
 pub use money::Cents;
 pub use pool::{Decision, Pool, PoolView, Tally};
-pub use terms::{Fault, Flow, LimitBy, MAX_UNITS, PriceStep, Reclaim, Supply, Terms};
+pub use terms::{Fault, Flow, LimitBy, MAX_BUCKETS, MAX_UNITS, PriceStep, Reclaim, Supply, Terms};
 pub use time::Timestamp;

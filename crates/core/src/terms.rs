@@ -13,6 +13,8 @@ const MAX_PORTIONS: usize = 1 << 20;
 const MAX_TITLE_BYTES: usize = 200;
 const MAX_SKU_BYTES: usize = 64;
 const MAX_PRICE_STEPS: usize = 100;
+/// The most buckets a pool can be spread over.
+pub const MAX_BUCKETS: u16 = 64;
 /// A year: the longest time a unit may be kept from others.
 const MAX_DEADLINE_MS: u64 = 366 * 24 * 3_600_000;
 
@@ -41,6 +43,9 @@ pub struct Terms {
     pub flow: Flow,
     /// Whether a release gives the user's quota back.
     pub reclaim: Reclaim,
+    /// Over how many parts of a shared engine a very hot pool is spread; 1 is not at all. An
+    /// engine in one process has no use for more than one.
+    pub buckets: u16,
 }
 
 /// What a pool consists of.
@@ -174,7 +179,26 @@ impl Terms {
         if !(1..=MAX_DEADLINE_MS).contains(&pay_ms) {
             return fault("pay_secs", "must be from 1 to 31622400");
         }
-        Ok(())
+        self.check_buckets()
+    }
+
+    /// A price that depends on what all buckets have sold, and portions that are taken in order,
+    /// would need them to wait for each other.
+    fn check_buckets(&self) -> Result<(), Fault> {
+        let fault = |rule| Err(Fault { field: "buckets", rule });
+        if !(1..=MAX_BUCKETS).contains(&self.buckets) {
+            return fault("must be from 1 to 64");
+        }
+        if self.buckets > 1 && !self.price_steps.is_empty() {
+            return fault("do not go with price_steps");
+        }
+        match self.supply {
+            Supply::Portions(_) if self.buckets > 1 => fault("do not go with portions"),
+            Supply::Units(units) if u32::from(self.buckets) > units => {
+                fault("must not be more than there are units")
+            }
+            Supply::Units(_) | Supply::Portions(_) => Ok(()),
+        }
     }
 
     fn check_steps(&self) -> Result<(), Fault> {

@@ -104,6 +104,7 @@ async fn sale(engine: &Engine, id: u64, stock: u32) -> Result<PoolId> {
         closes_at: None,
         flow: Flow::Instant,
         reclaim: Reclaim::Allowed,
+        buckets: 1,
     };
     engine.open_pool(pool, Arc::new(terms)).await?;
     Ok(pool)

@@ -80,6 +80,7 @@ fn opened() -> anyhow::Result<PoolState> {
         closes_at: None,
         flow: Flow::Order { pay_ms: PAY_MS },
         reclaim: Reclaim::Allowed,
+        buckets: 1,
     };
     Ok(PoolState {
         id: PoolId::new(7_250_000_000_000_001).context("a positive id")?,

@@ -271,6 +271,7 @@ fn read_terms(fields: &mut Fields<'_>) -> Result<Terms> {
             "never" => Some(Reclaim::Never),
             _ => None,
         })?,
+        buckets: 1,
     })
 }
 

@@ -211,6 +211,7 @@ fn terms(random: &mut Random) -> Terms {
             Flow::Hold { hold_ms, pay_ms },
         ]),
         reclaim: *random.pick(&[Reclaim::Allowed, Reclaim::Allowed, Reclaim::Never]),
+        buckets: 1,
     };
     assert_eq!(terms.check(), Ok(()), "only terms that can be kept");
     terms

@@ -294,6 +294,7 @@ fn a_payment_belongs_to_one_sale() {
         closes_at: None,
         flow: Flow::Order { pay_ms: 100 },
         reclaim: Reclaim::Allowed,
+        buckets: 1,
     });
     let mut settled = Vec::new();
     for id in [1, 2] {

@@ -209,6 +209,7 @@ pub(crate) fn terms(words: &[&str]) -> Terms {
         opens_at: Timestamp::from_millis(field(words, "opens").map_or(0, number)),
         closes_at: field(words, "closes").map(|ms| Timestamp::from_millis(number(ms))),
         flow,
+        buckets: 1,
         reclaim: match field(words, "reclaim") {
             None | Some("allowed") => Reclaim::Allowed,
             Some("never") => Reclaim::Never,

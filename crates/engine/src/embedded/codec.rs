@@ -26,6 +26,9 @@ const HAS_PAY_BY: u8 = 1 << 5;
 const HAS_PAYMENT: u8 = 1 << 6;
 const HAS_REPLACES: u8 = 1 << 7;
 
+/// Beside the last word of the terms.
+const HAS_BUCKETS: u8 = 1 << 1;
+
 /// Bytes that are not events.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
@@ -191,7 +194,11 @@ impl Encoder {
                 self.unsigned(pay_ms);
             }
         }
-        self.bytes.push(u8::from(terms.reclaim == Reclaim::Never));
+        let buckets = if terms.buckets > 1 { HAS_BUCKETS } else { 0 };
+        self.bytes.push(u8::from(terms.reclaim == Reclaim::Never) | buckets);
+        if buckets != 0 {
+            self.unsigned(terms.buckets.into());
+        }
     }
 
     fn refund(&mut self, refund: &Refund) {
@@ -313,7 +320,7 @@ impl<'a> Decoder<'a> {
     }
 
     fn terms(&mut self) -> Result<Terms, DecodeError> {
-        Ok(Terms {
+        let mut terms = Terms {
             title: self.text()?.into(),
             sku: self.text()?.into(),
             supply: match self.byte()? {
@@ -334,8 +341,18 @@ impl<'a> Decoder<'a> {
                 1 => Flow::Order { pay_ms: self.unsigned()? },
                 _ => Flow::Hold { hold_ms: self.unsigned()?, pay_ms: self.unsigned()? },
             },
-            reclaim: if self.byte()? == 0 { Reclaim::Allowed } else { Reclaim::Never },
-        })
+            reclaim: Reclaim::Allowed,
+            buckets: 1,
+        };
+        let last = self.byte()?;
+        if last & !HAS_BUCKETS != 0 {
+            terms.reclaim = Reclaim::Never;
+        }
+        if last & HAS_BUCKETS != 0 {
+            let buckets = u16::try_from(self.unsigned()?);
+            terms.buckets = buckets.map_err(|_| DecodeError::OutOfRange { what: "bucket" })?;
+        }
+        Ok(terms)
     }
 
     fn refund(&mut self) -> Result<Refund, DecodeError> {

@@ -158,6 +158,7 @@ fn terms(random: &mut Random) -> Terms {
             Flow::Hold { hold_ms, pay_ms },
         ]),
         reclaim: *random.pick(&[Reclaim::Allowed, Reclaim::Never]),
+        buckets: *random.pick(&[1, 1, 2, 64]),
     }
 }
 

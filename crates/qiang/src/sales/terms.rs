@@ -54,6 +54,10 @@ pub struct NewSale {
     pay_secs: Option<i64>,
     /// Whether a user whose claim was released may claim again. Default `allowed`.
     reclaim: Option<ReclaimWord>,
+    /// Over how many partitions of a shared engine a very hot sale is spread, 1 to 64. Claim
+    /// numbers then still rise for each bucket, but not over the whole sale. Default 1, which is
+    /// all an embedded engine needs.
+    buckets: Option<i64>,
 }
 
 /// From so many units on, the price is higher.
@@ -131,6 +135,8 @@ impl NewSale {
                 None | Some(ReclaimWord::Allowed) => Reclaim::Allowed,
                 Some(ReclaimWord::Never) => Reclaim::Never,
             },
+            buckets: u16::try_from(self.buckets.unwrap_or(1))
+                .map_err(|_| Fault { field: "buckets", rule: "must be from 1 to 64" })?,
         };
         terms.check()?;
         Ok(terms)

@@ -56,6 +56,8 @@ pub struct SaleView {
     pub pay_secs: Option<u64>,
     /// Whether a released user may claim again.
     pub reclaim: ReclaimWord,
+    /// Over how many partitions of a shared engine it is spread.
+    pub buckets: u16,
     /// Counts the changes of the sale as a whole.
     pub version: u32,
     /// When it was made.
@@ -128,6 +130,7 @@ impl SaleView {
                 Reclaim::Allowed => ReclaimWord::Allowed,
                 Reclaim::Never => ReclaimWord::Never,
             },
+            buckets: terms.buckets,
             version: pool.version,
             created_at: pool.opened_at,
             server_time: now,

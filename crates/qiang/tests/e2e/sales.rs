@@ -18,7 +18,7 @@ async fn a_sale_is_opened_with_defaults_that_are_said() {
         "available": 7, "held": 0, "ordered": 0, "paid": 0, "limit_per_user": 1,
         "limit_by": "user", "price_cents": 9_900, "price_steps": [], "opens_at": START_TEXT,
         "closes_at": null, "closed_at": null, "flow": "order", "hold_secs": null,
-        "pay_secs": 1_800, "reclaim": "allowed", "version": 1, "created_at": START_TEXT,
+        "pay_secs": 1_800, "reclaim": "allowed", "buckets": 1, "version": 1, "created_at": START_TEXT,
         "server_time": START_TEXT,
     });
     assert_eq!(sale, expected);

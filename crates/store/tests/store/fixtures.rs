@@ -135,6 +135,7 @@ pub(crate) fn terms(flow: Flow) -> Terms {
         closes_at: None,
         flow,
         reclaim: Reclaim::Allowed,
+        buckets: 1,
     }
 }
 
