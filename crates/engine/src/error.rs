@@ -76,6 +76,42 @@ pub enum JournalError {
     Injected(&'static str),
 }
 
+/// A log could not be read or trimmed.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The part asked for is no longer in the log.
+    #[error("the log begins after {oldest}, but events after {after} were asked for")]
+    Trimmed {
+        /// Where the reader stands.
+        after: u64,
+        /// The oldest position one can read from.
+        oldest: u64,
+    },
+    /// The log ends before what was read from it: it is not the one that was there.
+    #[error("the log ends at {end}, but events after {after} were asked for: it has gone back")]
+    Behind {
+        /// Where the reader stands.
+        after: u64,
+        /// Where the log ends.
+        end: u64,
+    },
+    /// What was read are no events.
+    #[error("the log holds something that is no event")]
+    Nonsense,
+    /// The journal of the embedded engine.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The server does not answer.
+    #[error("the log could not be reached")]
+    Redis(#[source] Box<crate::redis::Failure>),
+}
+
+impl LogError {
+    pub(crate) fn redis(failure: crate::redis::Failure) -> Self {
+        Self::Redis(Box::new(failure))
+    }
+}
+
 /// The engine could not be opened. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {

@@ -8,6 +8,7 @@
 mod clock;
 mod embedded;
 mod error;
+pub mod redis;
 
 pub use clock::{Clock, ManualClock, Stopwatch, SystemClock};
 pub use embedded::codec::{DecodeError, Decoder, Encoder};
@@ -18,4 +19,4 @@ pub use embedded::sqlite::SqliteJournal;
 pub use embedded::stats::{Histogram, Stats};
 pub use embedded::writer::{Job, Look, Poisoned, Writer};
 pub use embedded::{Engine, FolderLock, Options};
-pub use error::{Error, JournalError, OpenError, chain};
+pub use error::{Error, JournalError, LogError, OpenError, chain};

@@ -158,6 +158,11 @@ impl Encoder {
         self.terms(&state.terms);
     }
 
+    /// Adds terms that belong to no event.
+    pub(crate) fn bare_terms(&mut self, terms: &Terms) {
+        self.terms(terms);
+    }
+
     fn terms(&mut self, terms: &Terms) {
         self.text(&terms.title);
         self.text(&terms.sku);
@@ -252,6 +257,11 @@ impl<'a> Decoder<'a> {
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, context: Context::default() }
+    }
+
+    /// Reads terms that belong to no event.
+    pub(crate) fn bare_terms(mut self) -> Result<Terms, DecodeError> {
+        self.terms()
     }
 
     fn event(&mut self) -> Result<Event, DecodeError> {

@@ -22,6 +22,8 @@ pub struct Stats {
     pub overloaded: AtomicU64,
     /// Snapshots completed.
     pub snapshots: AtomicU64,
+    /// Questions asked again because their answer got lost, or the server was not ready.
+    pub retries: AtomicU64,
     /// How long a batch took to become durable.
     pub commit: Histogram,
 }

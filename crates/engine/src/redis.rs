@@ -1,0 +1,647 @@
+//! The engine on Redis or Valkey, one server or a cluster: the rules run where the state is, as one
+//! script, and many processes share it.
+//!
+//! Pools are spread over partitions. Everything of a partition has one hash tag, so it lies in one
+//! slot and a script may touch all of it: stock, quota, claim, deadline, request id and the entry
+//! in the partition's log change together or not at all.
+//!
+//! What survives is what Redis keeps: see `docs/GUARANTEES.md`. A state that is older than what
+//! this process, or the records, have seen is never worked on: everything is refused as
+//! unavailable until it was repaired.
+
+mod buckets;
+mod cell;
+mod lanes;
+mod link;
+mod log;
+mod money;
+mod pack;
+mod restore;
+mod sold_out;
+mod url;
+mod wire;
+
+use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+
+use qiang_core::{
+    Claim, ClaimId, ClaimRequest, Outcome, PayRequest, PaymentId, PoolId, PoolState, PoolView,
+    Refund, Refusal, ReleaseReason, RequestId, Settlement, Terms, Timestamp, UserId,
+};
+use redis::{Cmd, Script, Value, cmd};
+
+pub use self::link::Failure;
+pub use self::pack::Unpackable;
+pub use self::url::{BadUrl, Place};
+
+use self::cell::{Cell, CellId, Keys, PartitionKeys};
+use self::link::{Kind, Link};
+use self::money::Doing;
+use self::sold_out::Now;
+use self::wire::{Ask, Said};
+use crate::{Clock, Error, Stats, chain};
+
+static RULES: Code = Code::new(include_str!("redis/rules.lua"));
+static REGISTRY: Code = Code::new(include_str!("redis/registry.lua"));
+static TRIM: Code = Code::new(include_str!("redis/trim.lua"));
+static SCRIPTS: [&Code; 3] = [&RULES, &REGISTRY, &TRIM];
+
+/// A script, called by its hash.
+struct Code {
+    text: &'static str,
+    script: OnceLock<Script>,
+}
+
+impl Code {
+    const fn new(text: &'static str) -> Self {
+        Self { text, script: OnceLock::new() }
+    }
+
+    fn load(&self) -> Cmd {
+        cmd("SCRIPT").arg("LOAD").arg(self.text).to_owned()
+    }
+
+    /// The beginning of a call; the arguments are added by the caller.
+    fn call<'a>(
+        &self,
+        keys: impl IntoIterator<Item = &'a str, IntoIter: ExactSizeIterator>,
+    ) -> Cmd {
+        let hash = self.script.get_or_init(|| Script::new(self.text)).get_hash();
+        let keys = keys.into_iter();
+        let mut cmd = cmd("EVALSHA");
+        cmd.arg(hash).arg(keys.len());
+        for key in keys {
+            cmd.arg(key);
+        }
+        cmd
+    }
+}
+
+/// Cells remembered; those that nobody asks about go first.
+const MAX_CELLS: usize = 16_384;
+/// Pools released from in one go.
+const DUE_AT_ONCE: usize = 256;
+
+/// Where an engine on Redis has the time from.
+#[derive(Debug, Clone)]
+pub enum Time {
+    /// From Redis itself, so that all processes have the same.
+    Server,
+    /// From a clock of this process: for tests that move it.
+    Given(Arc<dyn Clock>),
+}
+
+/// How an engine on Redis is set up.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Which Redis.
+    pub place: Place,
+    /// Answers that may wait; one more is refused.
+    pub queue: usize,
+    /// The time.
+    pub time: Time,
+    /// A number no other process has: the name of its lanes.
+    pub node: u64,
+}
+
+/// Why an engine on Redis does not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// It cannot be reached or used.
+    #[error("cannot use {place}")]
+    Link {
+        /// Which Redis.
+        place: Place,
+        /// Why.
+        source: Failure,
+    },
+    /// It throws keys away when memory is short.
+    #[error(
+        "{place} has maxmemory-policy {policy}: it would throw away stock and claims when memory \
+         is short. Set maxmemory-policy noeviction"
+    )]
+    Evicts {
+        /// Which Redis.
+        place: Place,
+        /// Its policy.
+        policy: String,
+    },
+    /// It was set up with another number of partitions.
+    #[error(
+        "{place} holds {found} partitions under this prefix, but {wanted} are configured: the \
+         number cannot change while sales are open. Write ?partitions={found}"
+    )]
+    Partitions {
+        /// Which Redis.
+        place: Place,
+        /// As it is.
+        found: u16,
+        /// As configured.
+        wanted: u16,
+    },
+}
+
+/// A handle to the engine; all clones are the same engine.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    link: Link,
+    queue: usize,
+    time: Time,
+    node: u64,
+    waiting: AtomicUsize,
+    calls: AtomicU64,
+    cells: RwLock<HashMap<CellId, Arc<Cell>>>,
+    /// Terms never change, so they are read once.
+    terms: RwLock<HashMap<PoolId, Arc<Terms>>>,
+    epoch: RwLock<Arc<str>>,
+    /// For each partition a position its log cannot be before.
+    known: Box<[AtomicU64]>,
+    /// For each partition why nothing is decided in it.
+    lost: Mutex<BTreeMap<u16, String>>,
+    is_lost: Box<[AtomicBool]>,
+    latest: AtomicU64,
+    stats: Arc<Stats>,
+}
+
+impl Engine {
+    /// Connects, and checks that this Redis keeps what it is given. Nothing is decided until
+    /// [`Engine::set_epoch`] said which state is the right one.
+    pub async fn open(options: Options) -> Result<Self, OpenError> {
+        let place = options.place.clone();
+        let partitions = place.partitions;
+        let shared = Arc::new(Shared {
+            link: Link::new(options.place),
+            queue: options.queue,
+            time: options.time,
+            node: options.node,
+            waiting: AtomicUsize::new(0),
+            calls: AtomicU64::new(0),
+            cells: RwLock::default(),
+            terms: RwLock::default(),
+            epoch: RwLock::new("".into()),
+            known: (0..partitions).map(|_| AtomicU64::new(0)).collect(),
+            lost: Mutex::default(),
+            is_lost: (0..partitions).map(|_| AtomicBool::new(true)).collect(),
+            latest: AtomicU64::new(0),
+            stats: Arc::default(),
+        });
+        let unusable = |source| OpenError::Link { place: place.clone(), source };
+        let policy = cmd("CONFIG").arg("GET").arg("maxmemory-policy").to_owned();
+        match shared.link.ask_servers(&policy).await {
+            Ok(answers) => {
+                for answer in answers {
+                    let policy: Vec<String> = redis::from_redis_value(answer).unwrap_or_default();
+                    if let Some(policy) = policy.get(1).filter(|policy| *policy != "noeviction") {
+                        return Err(OpenError::Evicts { place, policy: policy.clone() });
+                    }
+                }
+            }
+            // Hosted ones often do not let anybody look.
+            Err(failure) if failure.kind == Kind::Lasting && failure.may_have_happened => {
+                tracing::warn!("maxmemory-policy could not be checked: {}", chain(&failure));
+            }
+            Err(failure) => return Err(unusable(failure)),
+        }
+        shared.check_partitions(&place).await?;
+        shared.load_all_scripts().await.map_err(unusable)?;
+        Ok(Self { shared })
+    }
+
+    /// Opens a pool. Asking again with the same terms gives the pool as it is.
+    pub async fn open_pool(
+        &self,
+        pool: PoolId,
+        terms: Arc<Terms>,
+    ) -> Result<Outcome<PoolView>, Error> {
+        assert_eq!(terms.check(), Ok(()), "terms are checked before they get here");
+        // The first bucket last: it speaks for the pool, and there is none before it.
+        for bucket in (1..terms.buckets).rev() {
+            let cell = self.shared.cell(CellId { pool, bucket });
+            let ask = Ask::Open { terms: Arc::clone(&terms), bucket };
+            if let Outcome::Refused(refusal) = self.shared.ask_pool(&cell, ask).await? {
+                return Ok(Outcome::Refused(refusal));
+            }
+        }
+        let ask = Ask::Open { terms, bucket: 0 };
+        self.on_head(pool, ask).await
+    }
+
+    /// Takes units for a user.
+    pub async fn claim(&self, wish: ClaimRequest) -> Result<Outcome<Claim>, Error> {
+        let pool = wish.pool;
+        let said = match self.shared.terms(pool).await? {
+            None => return Ok(Outcome::Refused(Refusal::NoSuchPool)),
+            Some(terms) if terms.buckets > 1 => self.shared.claim_from_bucket(wish, &terms).await?,
+            Some(_) => {
+                let cell = self.shared.cell(CellId::head(pool));
+                if cell.memory().answers(&wish, self.shared.memory_time()) {
+                    return Ok(Outcome::Refused(Refusal::SoldOut));
+                }
+                self.shared.ask(&cell, Ask::Claim(wish)).await?
+            }
+        };
+        Ok(about_claim(said))
+    }
+
+    /// Turns a hold into an order. A user may only touch their own; `None` is the shop itself.
+    pub async fn order(&self, claim: ClaimId, by: Option<UserId>) -> Result<Outcome<Claim>, Error> {
+        self.on_claim(claim, Ask::Order { number: claim.number, by }).await
+    }
+
+    /// Tells that money arrived for an order.
+    pub async fn pay(&self, pay: PayRequest) -> Result<Outcome<Settlement>, Error> {
+        self.shared.money(pay, Doing::Pay).await
+    }
+
+    /// Owes back a payment that came for a cleared pool.
+    pub async fn refund(&self, pay: PayRequest) -> Result<Outcome<Settlement>, Error> {
+        self.shared.money(pay, Doing::Refund).await
+    }
+
+    /// Gives units and quota back.
+    pub async fn release(
+        &self,
+        claim: ClaimId,
+        by: Option<UserId>,
+        reason: ReleaseReason,
+    ) -> Result<Outcome<Claim>, Error> {
+        self.on_claim(claim, Ask::Release { number: claim.number, by, reason }).await
+    }
+
+    /// Adds units to a pool.
+    pub async fn restock(
+        &self,
+        pool: PoolId,
+        units: NonZeroU32,
+        request: RequestId,
+    ) -> Result<Outcome<PoolView>, Error> {
+        self.on_head(pool, Ask::Restock { units, request }).await
+    }
+
+    /// Ends granting.
+    pub async fn close(&self, pool: PoolId) -> Result<Outcome<PoolView>, Error> {
+        self.on_others(pool, &Ask::Close).await?;
+        self.on_head(pool, Ask::Close).await
+    }
+
+    /// Drops a closed pool whose claims are all settled.
+    pub async fn clear(&self, pool: PoolId) -> Result<Outcome<PoolView>, Error> {
+        if let Some(view) = self.pool(pool).await?
+            && !view.cleared
+        {
+            if view.tally.held + view.tally.ordered > 0 {
+                return Ok(Outcome::Refused(Refusal::PoolInUse));
+            }
+            if let Some(refusal) = self.on_others(pool, &Ask::Clear).await? {
+                return Ok(Outcome::Refused(refusal));
+            }
+        }
+        self.on_head(pool, Ask::Clear).await
+    }
+
+    /// A pool as it is now.
+    pub async fn pool(&self, id: PoolId) -> Result<Option<PoolView>, Error> {
+        let head = self.shared.cell(CellId::head(id));
+        match self.shared.ask_pool(&head, Ask::Look).await? {
+            Outcome::Done(view) | Outcome::Replayed(view) => Ok(Some(self.whole(view).await?)),
+            Outcome::Refused(_) => Ok(None),
+        }
+    }
+
+    /// A claim as it is now.
+    pub async fn claim_view(&self, id: ClaimId) -> Result<Option<Claim>, Error> {
+        let Some(terms) = self.shared.terms(id.pool).await? else { return Ok(None) };
+        let cell = self.shared.cell(CellId::of_claim(id.pool, id.number, terms.buckets));
+        match self.shared.ask(&cell, Ask::Find { number: id.number }).await? {
+            Said::Found(claim) => Ok(claim),
+            other => unreachable!("asked for a claim, answered {other:?}"),
+        }
+    }
+
+    /// Pools in the order they were opened, newest first, skipping `skip` and at most `max`.
+    pub async fn pools(&self, skip: usize, max: usize) -> Result<Vec<PoolView>, Error> {
+        let ids = self.shared.pool_ids(skip.saturating_add(max)).await?;
+        let mut views = Vec::new();
+        for id in ids.into_iter().skip(skip) {
+            views.extend(self.pool(id).await?);
+        }
+        Ok(views)
+    }
+
+    /// A pool as its last change left it.
+    pub async fn pool_state(&self, id: PoolId) -> Result<Option<PoolState>, Error> {
+        let mut history = self.shared.history(id, -1).await?;
+        Ok(history.pop())
+    }
+
+    /// Claims of a pool behind number `after`, by rising number; empty only at the end.
+    pub async fn claims(&self, pool: PoolId, after: u32, max: u32) -> Result<Vec<Claim>, Error> {
+        self.shared.claims(pool, after, max).await
+    }
+
+    /// Refunds of a pool from place `from` on, at most `max`, each with its place.
+    pub async fn refunds(
+        &self,
+        pool: PoolId,
+        from: usize,
+        max: usize,
+    ) -> Result<Vec<(usize, Refund)>, Error> {
+        self.shared.refunds(pool, from, max).await
+    }
+
+    /// Releases everything overdue, in all pools, and finishes transfers between buckets that
+    /// somebody left half done.
+    pub async fn expire_due(&self) -> Result<(), Error> {
+        while self.shared.expire_some().await? == DUE_AT_ONCE {}
+        Ok(())
+    }
+
+    /// Finishes what a process that died left half done between buckets.
+    pub async fn finish_transfers(&self) -> Result<(), Error> {
+        let spread: Vec<PoolId> = {
+            let terms = self.shared.terms.read().unwrap_or_else(PoisonError::into_inner);
+            terms.iter().filter(|(_, terms)| terms.buckets > 1).map(|(pool, _)| *pool).collect()
+        };
+        for pool in spread {
+            self.shared.finish_transfers(pool).await?;
+        }
+        Ok(())
+    }
+
+    /// Says which state is the right one. Whatever does not bear this name is not worked on.
+    pub fn set_epoch(&self, epoch: &str) {
+        let shared = &self.shared;
+        *shared.epoch.write().unwrap_or_else(PoisonError::into_inner) = epoch.into();
+        shared.cells.write().unwrap_or_else(PoisonError::into_inner).clear();
+        shared.terms.write().unwrap_or_else(PoisonError::into_inner).clear();
+        shared.lost.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        shared.is_lost.iter().for_each(|lost| lost.store(false, Ordering::Release));
+    }
+
+    /// The name of the state that is worked on.
+    #[must_use]
+    pub fn epoch(&self) -> Arc<str> {
+        self.shared.epoch()
+    }
+
+    /// Tells that the log of a partition has been seen to reach a position.
+    pub fn raise_known(&self, partition: u16, position: u64) {
+        if let Some(known) = self.shared.known.get(usize::from(partition)) {
+            known.fetch_max(position, Ordering::AcqRel);
+        }
+    }
+
+    /// Partitions in which nothing is decided, because their state in Redis is not the one that
+    /// was there, and what is wrong with them.
+    #[must_use]
+    pub fn lost(&self) -> BTreeMap<u16, String> {
+        self.shared.lost.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What the engine counts about itself.
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        &self.shared.stats
+    }
+
+    /// How many answers are waited for.
+    #[must_use]
+    pub fn queue_depth(&self) -> usize {
+        self.shared.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Which Redis it is.
+    #[must_use]
+    pub fn place(&self) -> &Place {
+        self.shared.link.place()
+    }
+
+    /// Drops all connections, as a broken network would; they are made anew when needed.
+    pub fn drop_connections(&self) {
+        self.shared.link.drop_connections();
+    }
+
+    async fn on_head(&self, pool: PoolId, ask: Ask) -> Result<Outcome<PoolView>, Error> {
+        let head = self.shared.cell(CellId::head(pool));
+        Ok(match self.shared.ask_pool(&head, ask).await? {
+            Outcome::Done(view) => Outcome::Done(self.whole(view).await?),
+            Outcome::Replayed(view) => Outcome::Replayed(self.whole(view).await?),
+            Outcome::Refused(refusal) => Outcome::Refused(refusal),
+        })
+    }
+
+    /// Asks all buckets but the first; gives the first refusal.
+    async fn on_others(&self, pool: PoolId, ask: &Ask) -> Result<Option<Refusal>, Error> {
+        let Some(terms) = self.shared.terms(pool).await? else { return Ok(None) };
+        for bucket in 1..terms.buckets {
+            let cell = self.shared.cell(CellId { pool, bucket });
+            if let Outcome::Refused(refusal) = self.shared.ask_pool(&cell, ask.clone()).await? {
+                return Ok(Some(refusal));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn on_claim(&self, claim: ClaimId, ask: Ask) -> Result<Outcome<Claim>, Error> {
+        let Some(terms) = self.shared.terms(claim.pool).await? else {
+            return Ok(Outcome::Refused(Refusal::NoSuchClaim));
+        };
+        let cell = self.shared.cell(CellId::of_claim(claim.pool, claim.number, terms.buckets));
+        Ok(about_claim(self.shared.ask(&cell, ask).await?))
+    }
+
+    /// The view of a pool from that of its first bucket: units in all of them. Units on their way
+    /// from one bucket to another are nobody's, and so they are counted as available.
+    async fn whole(&self, mut view: PoolView) -> Result<PoolView, Error> {
+        for bucket in 1..view.terms.buckets {
+            let cell = self.shared.cell(CellId { pool: view.id, bucket });
+            if let Outcome::Done(part) = self.shared.ask_pool(&cell, Ask::Look).await? {
+                view.tally.held += part.tally.held;
+                view.tally.ordered += part.tally.ordered;
+                view.tally.paid += part.tally.paid;
+                view.claims += part.claims;
+                view.payments += part.payments;
+            }
+        }
+        if view.terms.buckets > 1 && !view.cleared {
+            view.available = view.total.saturating_sub(view.tally.taken());
+        }
+        Ok(view)
+    }
+}
+
+impl Shared {
+    fn cell(&self, id: CellId) -> Arc<Cell> {
+        let cells = self.cells.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cell) = cells.get(&id) {
+            return Arc::clone(cell);
+        }
+        drop(cells);
+        let mut cells = self.cells.write().unwrap_or_else(PoisonError::into_inner);
+        if cells.len() >= MAX_CELLS {
+            cells.retain(|_, cell| Arc::strong_count(cell) > 1);
+        }
+        let place = self.link.place();
+        let new = || Arc::new(Cell::new(id, id.partition(place.partitions), &place.prefix));
+        Arc::clone(cells.entry(id).or_insert_with(new))
+    }
+
+    /// The terms of a pool, if it exists.
+    async fn terms(&self, pool: PoolId) -> Result<Option<Arc<Terms>>, Error> {
+        let known = self.terms.read().unwrap_or_else(PoisonError::into_inner).get(&pool).cloned();
+        if known.is_some() {
+            return Ok(known);
+        }
+        let cell = self.cell(CellId::head(pool));
+        if self.is_lost(cell.partition) {
+            return Err(Error::Unavailable);
+        }
+        let key = cell.keys.get(Keys::POOL);
+        let read = self.read(cell.partition, cmd("HGET").arg(key).arg("terms")).await?;
+        let Value::BulkString(bytes) = read else {
+            // A pool that is not there because nothing is there must not be taken for unknown.
+            self.check_epoch(cell.partition).await?;
+            return Ok(None);
+        };
+        let terms = wire::decode_terms(&bytes).map_err(nonsense)?;
+        let mut all = self.terms.write().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= MAX_CELLS {
+            all.clear();
+        }
+        all.insert(pool, Arc::clone(&terms));
+        Ok(Some(terms))
+    }
+
+    async fn check_epoch(&self, partition: u16) -> Result<(), Error> {
+        let meta = PartitionKeys::new(&self.link.place().prefix, partition).meta;
+        let read = self.read(partition, cmd("HMGET").arg(meta).arg("epoch").arg("seq")).await?;
+        let (epoch, seq): (Option<String>, Option<u64>) =
+            redis::from_redis_value(read).unwrap_or_default();
+        let (epoch, seq) = (epoch.unwrap_or_default(), seq.unwrap_or(0));
+        let known = self.known[usize::from(partition)].load(Ordering::Acquire);
+        if epoch != *self.epoch() || seq < known {
+            self.lose(partition, &epoch, seq, known);
+            return Err(Error::Unavailable);
+        }
+        Ok(())
+    }
+
+    async fn ask_pool(
+        self: &Arc<Self>,
+        cell: &Arc<Cell>,
+        ask: Ask,
+    ) -> Result<Outcome<PoolView>, Error> {
+        match self.ask(cell, ask).await? {
+            Said::Pool(outcome) => Ok(outcome),
+            other => unreachable!("asked about a pool, answered {other:?}"),
+        }
+    }
+
+    /// Releases what is overdue in some pools, and says in how many cells.
+    async fn expire_some(self: &Arc<Self>) -> Result<usize, Error> {
+        let mut due = self.due_cells().await?;
+        due.truncate(DUE_AT_ONCE);
+        for id in &due {
+            let cell = self.cell(*id);
+            self.ask(&cell, Ask::Tick).await?;
+            self.stats.expired.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(due.len())
+    }
+
+    fn epoch(&self) -> Arc<str> {
+        Arc::clone(&self.epoch.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn is_lost(&self, partition: u16) -> bool {
+        self.is_lost[usize::from(partition)].load(Ordering::Acquire)
+    }
+
+    fn lose(&self, partition: u16, found: &str, seq: u64, known: u64) {
+        let epoch = self.epoch();
+        let what = if found == &*epoch {
+            format!(
+                "Redis has gone back: partition {partition} ends at {seq}, but {known} was seen"
+            )
+        } else if found.is_empty() {
+            format!("Redis has lost partition {partition}: it is empty")
+        } else {
+            format!("partition {partition} in Redis is of epoch {found}, not of {epoch}")
+        };
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_lost[usize::from(partition)].swap(true, Ordering::AcqRel) {
+            tracing::error!("{what}; its sales wait until `qiang audit --repair` was run");
+        }
+        lost.insert(partition, what);
+    }
+
+    /// The time as the clock of this process tells it, if that one counts; it never goes back.
+    fn given_time(&self) -> Option<Timestamp> {
+        let Time::Given(clock) = &self.time else { return None };
+        let now = u64::try_from(clock.now().millis()).unwrap_or(0);
+        let latest = self.latest.fetch_max(now, Ordering::AcqRel).max(now);
+        Some(Timestamp::from_millis(i64::try_from(latest).unwrap_or(i64::MAX)))
+    }
+
+    fn memory_time(&self) -> Now {
+        self.given_time().map_or(Now::Passing, Now::Given)
+    }
+
+    fn partition_of_payment(&self, payment: &PaymentId) -> u16 {
+        let crc = crc32fast::hash(payment.as_str().as_bytes());
+        let place = crc % u32::from(self.link.place().partitions);
+        u16::try_from(place).expect("less than the partitions")
+    }
+
+    /// A question that changes nothing.
+    async fn read(&self, partition: u16, cmd: &Cmd) -> Result<Value, Error> {
+        self.link.ask(partition, cmd).await.map_err(|failure| {
+            tracing::warn!("not read: {}", chain(&failure));
+            Error::Unavailable
+        })
+    }
+
+    /// Runs a script that may be run twice.
+    async fn run_script(&self, partition: u16, call: &Cmd) -> Result<Value, Failure> {
+        match self.link.ask(partition, call).await {
+            Err(failure) if failure.kind == Kind::NoScript => {
+                self.load_scripts(partition).await?;
+                self.link.ask(partition, call).await
+            }
+            answer => answer,
+        }
+    }
+
+    async fn load_scripts(&self, partition: u16) -> Result<(), Failure> {
+        for script in SCRIPTS {
+            self.link.ask(partition, &script.load()).await?;
+        }
+        Ok(())
+    }
+
+    async fn load_all_scripts(&self) -> Result<(), Failure> {
+        for script in SCRIPTS {
+            self.link.ask_servers(&script.load()).await?;
+        }
+        Ok(())
+    }
+}
+
+fn about_claim(said: Said) -> Outcome<Claim> {
+    match said {
+        Said::Claim(outcome) => outcome,
+        other => unreachable!("asked about a claim, answered {other:?}"),
+    }
+}
+
+fn nonsense(error: Unpackable) -> Error {
+    tracing::error!("Redis holds what nobody of us wrote: {}", chain(&error));
+    Error::Unavailable
+}

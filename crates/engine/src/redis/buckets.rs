@@ -1,0 +1,184 @@
+//! Units move to the bucket that needs them.
+//!
+//! A user's bucket is given by their name, so limits stay exact. When it is empty, units are
+//! borrowed from its siblings in three steps that may each be repeated: a sibling lends them under
+//! a number, the borrower takes that number once, the sibling settles it. Whoever dies in between
+//! leaves a transfer that the next search, or a worker, finishes. "Sold out" is said only after
+//! two looks at all buckets, both empty, with nothing arriving in between.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use qiang_core::{ClaimRequest, Identity, LimitBy, Outcome, PoolId, Refusal, Terms};
+
+use super::Shared;
+use super::cell::{Cell, CellId, Found};
+use super::wire::{Ask, Move, Said, Standing};
+use crate::Error;
+
+/// Searches of one claim; each ends with units in its bucket, or with the proof that there are
+/// none. Others may be faster so often, but hardly more often.
+const MAX_SEARCHES: usize = 16;
+/// Looks at all buckets until two agree.
+const MAX_LOOKS: usize = 64;
+
+/// The bucket of a buyer.
+pub(super) fn bucket_of(wish: &ClaimRequest, terms: &Terms) -> u16 {
+    let name = match (terms.limit_by, &wish.identity) {
+        (LimitBy::Identity, Some(identity)) => Identity::as_str(identity),
+        (LimitBy::Identity | LimitBy::User, _) => wish.user.as_str(),
+    };
+    // FNV-1a: the same on every node and in every version, because it decides where a quota is.
+    let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
+    });
+    let bucket = (hash ^ (hash >> 32)) % u64::from(terms.buckets);
+    u16::try_from(bucket).expect("less than the buckets")
+}
+
+impl Shared {
+    /// Claims from the user's own bucket, with units of its siblings if it has none.
+    pub(super) async fn claim_from_bucket(
+        self: &Arc<Self>,
+        wish: ClaimRequest,
+        terms: &Terms,
+    ) -> Result<Said, Error> {
+        let cell = self.cell(CellId { pool: wish.pool, bucket: bucket_of(&wish, terms) });
+        for _ in 0..MAX_SEARCHES {
+            if cell.memory().answers(&wish, self.memory_time()) {
+                return Ok(Said::Claim(Outcome::Refused(Refusal::SoldOut)));
+            }
+            let seen = cell.searches.load(Ordering::Acquire);
+            let said = self.ask(&cell, Ask::Claim(wish.clone())).await?;
+            if !said.is_sold_out() {
+                return Ok(said);
+            }
+            let found = {
+                let mut last = cell.search.lock().await;
+                // Somebody searched since this claim was decided: their result is as good.
+                if cell.searches.load(Ordering::Acquire) == seen {
+                    *last = self.search(&cell, terms, wish.quantity.get()).await?;
+                    cell.searches.fetch_add(1, Ordering::AcqRel);
+                }
+                *last
+            };
+            if found == Found::None {
+                cell.memory().prove();
+                return Ok(said);
+            }
+        }
+        Err(Error::Overloaded)
+    }
+
+    /// Brings units from other buckets until there are as many as wanted, or none are left.
+    pub(super) async fn search(
+        self: &Arc<Self>,
+        cell: &Arc<Cell>,
+        terms: &Terms,
+        wanted: u32,
+    ) -> Result<Found, Error> {
+        let (pool, own) = (cell.id.pool, cell.id.bucket);
+        let mut before: Option<Vec<Standing>> = None;
+        for _ in 0..MAX_LOOKS {
+            let all = self.standings(pool, terms.buckets).await?;
+            let here = all[usize::from(own)].available;
+            if here >= wanted {
+                return Ok(Found::Some);
+            }
+            let moving = self.finish_moves(pool, &all).await?;
+            let elsewhere: u64 = all.iter().map(|standing| u64::from(standing.available)).sum();
+            if elsewhere < u64::from(wanted) && !moving {
+                let arrived = |all: &[Standing]| all.iter().map(|s| s.arrived).sum::<u64>();
+                if before.as_ref().is_some_and(|before| arrived(before) == arrived(&all)) {
+                    return Ok(Found::None);
+                }
+                before = Some(all);
+                continue;
+            }
+            before = None;
+            // From the one that has most, so that few transfers are needed.
+            let richest = (0..terms.buckets)
+                .filter(|bucket| *bucket != own)
+                .max_by_key(|bucket| all[usize::from(*bucket)].available);
+            if let Some(from) = richest
+                && all[usize::from(from)].available > 0
+            {
+                self.borrow(cell, from, wanted - here).await?;
+            }
+        }
+        Err(Error::Overloaded)
+    }
+
+    async fn borrow(
+        self: &Arc<Self>,
+        cell: &Arc<Cell>,
+        from: u16,
+        units: u32,
+    ) -> Result<(), Error> {
+        let (pool, to) = (cell.id.pool, cell.id.bucket);
+        let lender = self.cell(CellId { pool, bucket: from });
+        match self.ask(&lender, Ask::Lend { to, units }).await? {
+            Said::Lent { number, units } if units > 0 => {
+                self.finish_move(pool, from, Move { to, number, units }).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn standings(
+        self: &Arc<Self>,
+        pool: PoolId,
+        buckets: u16,
+    ) -> Result<Vec<Standing>, Error> {
+        let mut all = Vec::with_capacity(buckets.into());
+        for bucket in 0..buckets {
+            let cell = self.cell(CellId { pool, bucket });
+            all.push(match self.ask(&cell, Ask::Stand).await? {
+                Said::Stands(standing) => standing,
+                // Not open yet, or never.
+                _ => Standing { available: 0, arrived: 0, pending: Vec::new() },
+            });
+        }
+        Ok(all)
+    }
+
+    /// Finishes every transfer that was begun; says whether there was one.
+    pub(super) async fn finish_moves(
+        self: &Arc<Self>,
+        pool: PoolId,
+        all: &[Standing],
+    ) -> Result<bool, Error> {
+        let mut any = false;
+        for (from, standing) in (0_u16..).zip(all) {
+            for pending in &standing.pending {
+                self.finish_move(pool, from, *pending).await?;
+                any = true;
+            }
+        }
+        Ok(any)
+    }
+
+    async fn finish_move(
+        self: &Arc<Self>,
+        pool: PoolId,
+        from: u16,
+        Move { to, number, units }: Move,
+    ) -> Result<(), Error> {
+        let borrower = self.cell(CellId { pool, bucket: to });
+        if let Said::Done = self.ask(&borrower, Ask::Receive { from, number, units }).await? {
+            let lender = self.cell(CellId { pool, bucket: from });
+            self.ask(&lender, Ask::Settle { to, number }).await?;
+        }
+        Ok(())
+    }
+
+    /// Finishes transfers whose borrower died on the way.
+    pub(super) async fn finish_transfers(self: &Arc<Self>, pool: PoolId) -> Result<(), Error> {
+        let Some(terms) = self.terms(pool).await? else { return Ok(()) };
+        if terms.buckets > 1 {
+            let all = self.standings(pool, terms.buckets).await?;
+            self.finish_moves(pool, &all).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! One pool in one partition, or one bucket of it: its keys, who waits for it, and what is
+//! remembered about it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use qiang_core::PoolId;
+use tokio::sync::oneshot;
+
+use super::link::tag;
+use super::sold_out::Memory;
+use super::wire::{Ask, Said};
+use crate::Error;
+
+/// Calls of one cell that may be on their way at once. Two keep the server busy while the next
+/// batch gathers.
+pub(super) const LANES: usize = 2;
+
+/// Which cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct CellId {
+    pub(super) pool: PoolId,
+    pub(super) bucket: u16,
+}
+
+impl CellId {
+    pub(super) fn head(pool: PoolId) -> Self {
+        Self { pool, bucket: 0 }
+    }
+
+    /// The bucket that granted a claim of this number.
+    pub(super) fn of_claim(pool: PoolId, number: u32, buckets: u16) -> Self {
+        let bucket = number.saturating_sub(1) % u32::from(buckets);
+        Self { pool, bucket: u16::try_from(bucket).expect("less than the buckets") }
+    }
+
+    /// Buckets of a pool lie side by side, so that they never share a partition until all are
+    /// taken; pools are scattered.
+    pub(super) fn partition(self, partitions: u16) -> u16 {
+        let mut hash = self.pool.get();
+        hash = (hash ^ (hash >> 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let place = (hash >> 32).wrapping_add(u64::from(self.bucket)) % u64::from(partitions);
+        u16::try_from(place).expect("less than the partitions")
+    }
+}
+
+/// Whoever asked, and for what.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) ask: Ask,
+    pub(super) to: oneshot::Sender<Result<Said, Error>>,
+}
+
+/// A cell this process talks about.
+#[derive(Debug)]
+pub(super) struct Cell {
+    pub(super) id: CellId,
+    pub(super) partition: u16,
+    pub(super) keys: Keys,
+    line: Mutex<VecDeque<Waiting>>,
+    /// Which lanes are on their way.
+    pub(super) busy: [AtomicBool; LANES],
+    pub(super) memory: Mutex<Memory>,
+    /// How often units were looked for in other buckets, and whether there were none the last
+    /// time.
+    pub(super) searches: AtomicU64,
+    pub(super) search: tokio::sync::Mutex<Found>,
+}
+
+/// What the last search in other buckets found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Found {
+    /// Units were brought, or nobody has searched.
+    #[default]
+    Some,
+    /// No bucket had any.
+    None,
+}
+
+impl Cell {
+    pub(super) fn new(id: CellId, partition: u16, prefix: &str) -> Self {
+        Self {
+            id,
+            partition,
+            keys: Keys::new(prefix, partition, id),
+            line: Mutex::default(),
+            busy: Default::default(),
+            memory: Mutex::default(),
+            searches: AtomicU64::new(0),
+            search: tokio::sync::Mutex::default(),
+        }
+    }
+
+    pub(super) fn line(&self) -> MutexGuard<'_, VecDeque<Waiting>> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The keys of a cell, as the script counts them.
+#[derive(Debug)]
+pub(super) struct Keys(pub(super) [String; Self::COUNT]);
+
+impl Keys {
+    pub(super) const COUNT: usize = 16;
+    pub(super) const POOL: usize = 4;
+    pub(super) const CLAIMS: usize = 5;
+    pub(super) const BUYERS: usize = 6;
+    pub(super) const REQUESTS: usize = 7;
+    pub(super) const PAYMENTS: usize = 8;
+    pub(super) const DUE: usize = 9;
+    pub(super) const REFUNDS: usize = 10;
+    pub(super) const HISTORY: usize = 11;
+    pub(super) const RESTOCKS: usize = 12;
+    pub(super) const PORTIONS: usize = 13;
+    pub(super) const RETURNED: usize = 14;
+
+    fn new(prefix: &str, partition: u16, id: CellId) -> Self {
+        let shared = PartitionKeys::new(prefix, partition);
+        let own = |what: &str| {
+            format!("{prefix}:{{{}}}:{what}:{}/{}", tag(partition), id.pool, id.bucket)
+        };
+        Self([
+            shared.meta,
+            shared.log,
+            shared.pools,
+            shared.dues,
+            own("pool"),
+            own("claims"),
+            own("buyers"),
+            own("requests"),
+            own("payments"),
+            own("due"),
+            own("refunds"),
+            own("history"),
+            own("restocks"),
+            own("portions"),
+            own("returned"),
+            own("moves"),
+        ])
+    }
+
+    /// All that belongs to this cell alone.
+    pub(super) fn own(&self) -> &[String] {
+        &self.0[Self::POOL..]
+    }
+
+    pub(super) fn get(&self, place: usize) -> &str {
+        &self.0[place]
+    }
+}
+
+/// The keys all pools of a partition share.
+#[derive(Debug)]
+pub(super) struct PartitionKeys {
+    pub(super) meta: String,
+    pub(super) log: String,
+    pub(super) pools: String,
+    pub(super) dues: String,
+    pub(super) payers: String,
+}
+
+impl PartitionKeys {
+    pub(super) fn new(prefix: &str, partition: u16) -> Self {
+        let key = |what: &str| format!("{prefix}:{{{}}}:{what}", tag(partition));
+        Self {
+            meta: key("meta"),
+            log: key("log"),
+            pools: key("pools"),
+            dues: key("dues"),
+            payers: key("payers"),
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! What lies in Redis beside the state that scripts decide on: the logs of the partitions, which
+//! pools there are, what is due, and pages of claims and refunds.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use qiang_core::{Claim, Event, PoolId, PoolState, Refund};
+use redis::{Pipeline, Value, cmd, from_redis_value};
+
+use super::cell::{Cell, CellId, Keys, PartitionKeys};
+use super::{Engine, OpenError, Place, Shared, TRIM, nonsense, wire};
+use crate::{Error, LogError, chain};
+
+/// Cells with something overdue that are looked at together in one partition.
+const DUE_IN_PARTITION: usize = 64;
+/// Numbers asked for at once when claims are paged.
+const NUMBERS_AT_ONCE: u32 = 1_000;
+
+impl Engine {
+    /// How many logs there are.
+    #[must_use]
+    pub fn partitions(&self) -> u16 {
+        self.place().partitions
+    }
+
+    /// For each partition the position of its last event.
+    pub async fn positions(&self) -> Result<Vec<u64>, Error> {
+        let prefix = &self.place().prefix;
+        let read = self.shared.link.ask_each(|partition| {
+            cmd("HGET").arg(PartitionKeys::new(prefix, partition).meta).arg("seq").to_owned()
+        });
+        let answers = read.await.map_err(|failure| {
+            tracing::warn!("positions not read: {}", chain(&failure));
+            Error::Unavailable
+        })?;
+        let position = |answer| from_redis_value::<Option<u64>>(answer).ok().flatten().unwrap_or(0);
+        Ok(answers.into_iter().map(position).collect())
+    }
+
+    /// The events of a partition behind a position, about `max` of them, and the position of the
+    /// last one.
+    pub async fn read_log(
+        &self,
+        partition: u16,
+        after: u64,
+        max: usize,
+    ) -> Result<(Vec<Event>, u64), LogError> {
+        let keys = PartitionKeys::new(&self.place().prefix, partition);
+        let mut pipe = Pipeline::with_capacity(2);
+        pipe.cmd("HMGET").arg(&keys.meta).arg("epoch").arg("seq").arg("trimmed");
+        // An entry holds at least one event, and seldom many.
+        let count = max.clamp(1, 1_024);
+        pipe.cmd("XRANGE").arg(&keys.log).arg(format!("({after}-0")).arg("+");
+        pipe.arg("COUNT").arg(count);
+        let answers = self.shared.link.ask_many(partition, &pipe).await;
+        let mut answers = answers.map_err(LogError::redis)?.into_iter();
+        let (meta, entries) = (answers.next().unwrap_or(Value::Nil), answers.next());
+        let (epoch, seq, trimmed): (Option<String>, Option<u64>, Option<u64>) =
+            from_redis_value(meta).unwrap_or_default();
+        let (epoch, seq) = (epoch.unwrap_or_default(), seq.unwrap_or(0));
+        if epoch != *self.shared.epoch() || seq < after {
+            let known = self.shared.known[usize::from(partition)].load(Ordering::Acquire);
+            self.shared.lose(partition, &epoch, seq, known.max(after));
+            return Err(LogError::Behind { after, end: seq });
+        }
+        let oldest = trimmed.unwrap_or(0);
+        if after < oldest {
+            return Err(LogError::Trimmed { after, oldest });
+        }
+        let (mut events, mut through) = (Vec::new(), after);
+        for entry in sequence(entries.unwrap_or(Value::Nil)) {
+            let (position, pool, packed) = read_entry(entry).ok_or(LogError::Nonsense)?;
+            wire::read_events(pool, &packed, &mut events).map_err(|_| LogError::Nonsense)?;
+            through = position;
+            if events.len() >= max {
+                break;
+            }
+        }
+        Ok((events, through))
+    }
+
+    /// Drops what every consumer has committed, up to a position.
+    pub async fn trim(&self, partition: u16, through: u64) -> Result<(), LogError> {
+        let keys = PartitionKeys::new(&self.place().prefix, partition);
+        let mut call = TRIM.call([&*keys.meta, &*keys.log]);
+        call.arg(through);
+        self.shared.run_script(partition, &call).await.map_err(LogError::redis).map(drop)
+    }
+}
+
+impl Shared {
+    pub(super) async fn check_partitions(&self, place: &Place) -> Result<(), OpenError> {
+        let unusable = |source| OpenError::Link { place: place.clone(), source };
+        let key = PartitionKeys::new(&place.prefix, 0).meta;
+        let wanted = place.partitions;
+        let mut pipe = Pipeline::with_capacity(2);
+        pipe.cmd("HSETNX").arg(&key).arg("partitions").arg(wanted);
+        pipe.cmd("HGET").arg(&key).arg("partitions");
+        let mut answers = self.link.ask_many(0, &pipe).await.map_err(unusable)?;
+        let found = answers.pop().and_then(|answer| from_redis_value(answer).ok()).unwrap_or(0);
+        if found != wanted {
+            return Err(OpenError::Partitions { place: place.clone(), found, wanted });
+        }
+        Ok(())
+    }
+
+    /// The newest `max` pools, newest first.
+    pub(super) async fn pool_ids(&self, max: usize) -> Result<Vec<PoolId>, Error> {
+        let prefix = &self.link.place().prefix;
+        let last = i64::try_from(max.saturating_sub(1)).unwrap_or(i64::MAX);
+        let read = self.link.ask_each(|partition| {
+            let key = PartitionKeys::new(prefix, partition).pools;
+            cmd("ZREVRANGE").arg(key).arg(0).arg(last).arg("WITHSCORES").to_owned()
+        });
+        let answers = read.await.map_err(|failure| {
+            tracing::warn!("pools not listed: {}", chain(&failure));
+            Error::Unavailable
+        })?;
+        let mut all = Vec::new();
+        for answer in answers {
+            let scored: Vec<(String, f64)> = from_redis_value(answer).unwrap_or_default();
+            all.extend(scored.into_iter().filter_map(|(id, at)| Some((at, id.parse().ok()?))));
+        }
+        all.sort_by(|a: &(f64, PoolId), b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
+        all.truncate(max);
+        Ok(all.into_iter().map(|(_, id)| id).collect())
+    }
+
+    /// Cells in which something is overdue.
+    pub(super) async fn due_cells(&self) -> Result<Vec<CellId>, Error> {
+        let prefix = &self.link.place().prefix;
+        let now = match self.given_time() {
+            Some(now) => now,
+            None => self.server_time().await?,
+        };
+        let read = self.link.ask_each(|partition| {
+            let key = PartitionKeys::new(prefix, partition).dues;
+            let mut cmd = cmd("ZRANGEBYSCORE");
+            cmd.arg(key).arg("-inf").arg(now.millis());
+            cmd.arg("LIMIT").arg(0).arg(DUE_IN_PARTITION).to_owned()
+        });
+        let answers = read.await.map_err(|failure| {
+            tracing::debug!("what is due was not read: {}", chain(&failure));
+            Error::Unavailable
+        })?;
+        let mut due = Vec::new();
+        for (partition, answer) in (0_u16..).zip(answers) {
+            if self.is_lost(partition) {
+                continue;
+            }
+            let cells: Vec<String> = from_redis_value(answer).unwrap_or_default();
+            due.extend(cells.iter().filter_map(|cell| {
+                let (pool, bucket) = cell.split_once('/')?;
+                Some(CellId { pool: pool.parse().ok()?, bucket: bucket.parse().ok()? })
+            }));
+        }
+        Ok(due)
+    }
+
+    async fn server_time(&self) -> Result<qiang_core::Timestamp, Error> {
+        let time = self.read(0, &cmd("TIME")).await?;
+        let (seconds, micros): (i64, i64) =
+            from_redis_value(time).map_err(|_| Error::Unavailable)?;
+        Ok(qiang_core::Timestamp::from_millis(seconds * 1_000 + micros / 1_000))
+    }
+
+    /// The changes of a pool as a whole, oldest first, from the `from`th on; -1 is the last.
+    pub(super) async fn history(&self, pool: PoolId, from: i64) -> Result<Vec<PoolState>, Error> {
+        let Some(terms) = self.terms(pool).await? else { return Ok(Vec::new()) };
+        let cell = self.cell(CellId::head(pool));
+        let key = cell.keys.get(Keys::HISTORY);
+        let read = self.read(cell.partition, cmd("LRANGE").arg(key).arg(from).arg(-1)).await?;
+        let changes: Vec<Vec<u8>> = from_redis_value(read).unwrap_or_default();
+        let state = |bytes: &Vec<u8>| wire::read_change(pool, &terms, bytes).map_err(nonsense);
+        changes.iter().map(state).collect()
+    }
+
+    pub(super) async fn refunds(
+        &self,
+        pool: PoolId,
+        from: usize,
+        max: usize,
+    ) -> Result<Vec<(usize, Refund)>, Error> {
+        let Some(terms) = self.terms(pool).await? else { return Ok(Vec::new()) };
+        let mut all = Vec::new();
+        // Places count through the first bucket, then the next, a million places apart.
+        const APART: usize = 1 << 24;
+        let first = from / APART;
+        for bucket in first..usize::from(terms.buckets) {
+            let start = if bucket == first { from % APART } else { 0 };
+            let wanted = max - all.len();
+            let id = CellId { pool, bucket: u16::try_from(bucket).unwrap_or(u16::MAX) };
+            let cell = self.cell(id);
+            let key = cell.keys.get(Keys::REFUNDS);
+            let end = start + wanted.saturating_sub(1);
+            let read =
+                self.read(cell.partition, cmd("LRANGE").arg(key).arg(start).arg(end)).await?;
+            let found: Vec<Vec<u8>> = from_redis_value(read).unwrap_or_default();
+            for (place, packed) in (start..).zip(&found) {
+                let refund = wire::read_refund(pool, packed).map_err(nonsense)?;
+                all.push((bucket * APART + place, refund));
+            }
+            if all.len() >= max {
+                break;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Claims behind a number; empty only when there are none.
+    pub(super) async fn claims(
+        self: &Arc<Self>,
+        pool: PoolId,
+        after: u32,
+        max: u32,
+    ) -> Result<Vec<Claim>, Error> {
+        let Some(terms) = self.terms(pool).await? else { return Ok(Vec::new()) };
+        let buckets = u32::from(terms.buckets);
+        let mut ends = Vec::new();
+        for bucket in 0..terms.buckets {
+            let cell = self.cell(CellId { pool, bucket });
+            let claims = match self.ask_pool(&cell, wire::Ask::Look).await? {
+                qiang_core::Outcome::Done(view) => view.claims,
+                _ => 0,
+            };
+            ends.push((cell, claims));
+        }
+        // The highest number any bucket has given out.
+        let last = ends.iter().map(|(cell, claims)| match claims {
+            0 => 0,
+            claims => (claims - 1) * buckets + u32::from(cell.id.bucket) + 1,
+        });
+        let last = last.max().unwrap_or(0);
+        let mut from = after;
+        while from < last {
+            let to = last.min(from.saturating_add(max.clamp(1, NUMBERS_AT_ONCE)));
+            let mut found = Vec::new();
+            for (cell, _) in &ends {
+                found.extend(self.claims_between(cell, from, to, buckets).await?);
+            }
+            if !found.is_empty() {
+                found.sort_by_key(|claim| claim.id.number);
+                return Ok(found);
+            }
+            from = to;
+        }
+        Ok(Vec::new())
+    }
+
+    /// The claims of one cell with numbers behind `after` up to `through`, counted in the cell.
+    pub(super) async fn claims_of_cell(
+        &self,
+        cell: &Cell,
+        after: u32,
+        through: u32,
+    ) -> Result<Vec<Claim>, Error> {
+        let Some(terms) = self.terms(cell.id.pool).await? else { return Ok(Vec::new()) };
+        let buckets = u32::from(terms.buckets);
+        self.claims_between(cell, after * buckets, through * buckets, buckets).await
+    }
+
+    async fn claims_between(
+        &self,
+        cell: &Cell,
+        after: u32,
+        through: u32,
+        buckets: u32,
+    ) -> Result<Vec<Claim>, Error> {
+        let own = u32::from(cell.id.bucket);
+        let numbers = (after + 1..=through).filter(|number| (number - 1) % buckets == own);
+        let mut ask = cmd("HMGET");
+        ask.arg(cell.keys.get(Keys::CLAIMS));
+        let mut any = false;
+        for number in numbers {
+            ask.arg(number);
+            any = true;
+        }
+        if !any {
+            return Ok(Vec::new());
+        }
+        let read = self.read(cell.partition, &ask).await?;
+        let found: Vec<Option<Vec<u8>>> = from_redis_value(read).unwrap_or_default();
+        let claim = |bytes: Vec<u8>| wire::read_claim(cell.id.pool, &bytes).map_err(nonsense);
+        found.into_iter().flatten().map(claim).collect()
+    }
+}
+
+fn sequence(value: Value) -> Vec<Value> {
+    match value {
+        Value::Array(values) => values,
+        _ => Vec::new(),
+    }
+}
+
+/// Position, pool and packed events of an entry of a log.
+fn read_entry(entry: Value) -> Option<(u64, PoolId, Vec<u8>)> {
+    let Value::Array(entry) = entry else { return None };
+    let [Value::BulkString(id), Value::Array(fields)] = <[Value; 2]>::try_from(entry).ok()? else {
+        return None;
+    };
+    let id = std::str::from_utf8(&id).ok()?;
+    let position = id.split_once('-')?.0.parse().ok()?;
+    let [_, Value::BulkString(pool), _, _, _, Value::BulkString(events)] =
+        <[Value; 6]>::try_from(fields).ok()?
+    else {
+        return None;
+    };
+    let pool = std::str::from_utf8(&pool).ok()?.parse().ok()?;
+    Some((position, pool, events))
+}

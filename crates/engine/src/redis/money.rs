@@ -1,0 +1,140 @@
+//! A payment counts once, in whichever pool it was seen first, although pools lie in different
+//! partitions and no script reaches two of them.
+//!
+//! A payment is reserved for a pool before it is told there, under a number that rises with every
+//! new reservation (the fence). A pool that never took the payment can be made to leave it to
+//! another: it notes the fence, and turns away whoever comes with an older one. Every step can be
+//! repeated, and whoever dies in between leaves nothing that stands in the way of the next.
+
+use std::sync::Arc;
+
+use qiang_core::{ClaimId, Outcome, PayRequest, PaymentId, PoolId, Refusal, Settlement};
+use redis::Value;
+
+use super::cell::{CellId, PartitionKeys};
+use super::wire::{Ask, Paid, Said};
+use super::{REGISTRY, Shared};
+use crate::{Error, chain};
+
+/// Changes of hands before somebody is told to ask again.
+const MAX_ROUNDS: usize = 16;
+
+/// Who has a payment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Owner {
+    text: String,
+    pool: PoolId,
+    fence: u32,
+}
+
+/// What to do with the money.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Doing {
+    Pay,
+    Refund,
+}
+
+impl Shared {
+    pub(super) async fn money(
+        self: &Arc<Self>,
+        pay: PayRequest,
+        doing: Doing,
+    ) -> Result<Outcome<Settlement>, Error> {
+        let ClaimId { pool, number } = pay.order;
+        let Some(terms) = self.terms(pool).await? else {
+            return Ok(Outcome::Refused(Refusal::NoSuchClaim));
+        };
+        let id = CellId::of_claim(pool, number, terms.buckets);
+        let cell = self.cell(id);
+        let mut borrow = terms.buckets > 1;
+        for _ in 0..MAX_ROUNDS {
+            let Some(fence) = self.reserve(&pay.payment, pool).await? else {
+                return Ok(Outcome::Refused(Refusal::PaymentConflict));
+            };
+            let ask = match doing {
+                Doing::Pay => Ask::Pay { pay: pay.clone(), fence, borrow },
+                Doing::Refund => Ask::Refund { pay: pay.clone(), fence },
+            };
+            match self.ask(&cell, ask).await? {
+                Said::Money(Paid::Settled(outcome)) => return Ok(outcome),
+                Said::Money(Paid::Elsewhere) => {}
+                Said::Money(Paid::NeedsStock) => {
+                    let claim = self.ask(&cell, Ask::Find { number }).await?;
+                    if let Said::Found(Some(claim)) = claim {
+                        self.search(&cell, &terms, claim.quantity).await?;
+                    }
+                    borrow = false;
+                }
+                other => unreachable!("asked about money, answered {other:?}"),
+            }
+        }
+        Err(Error::Unavailable)
+    }
+
+    /// Reserves a payment for a pool and gives the fence; `None` when another pool has it.
+    async fn reserve(
+        self: &Arc<Self>,
+        payment: &PaymentId,
+        pool: PoolId,
+    ) -> Result<Option<u32>, Error> {
+        let mut expected = String::new();
+        for _ in 0..MAX_ROUNDS {
+            let owner = self.register(payment, pool, &expected).await?;
+            if owner.pool == pool {
+                return Ok(Some(owner.fence));
+            }
+            if self.keeps(&owner, payment).await? {
+                return Ok(None);
+            }
+            expected = owner.text;
+        }
+        Err(Error::Unavailable)
+    }
+
+    /// Whether the owner has taken the payment; if not, it never will under this fence.
+    async fn keeps(self: &Arc<Self>, owner: &Owner, payment: &PaymentId) -> Result<bool, Error> {
+        let Some(terms) = self.terms(owner.pool).await? else { return Ok(false) };
+        for bucket in 0..terms.buckets {
+            let cell = self.cell(CellId { pool: owner.pool, bucket });
+            let ask = Ask::Disown { payment: payment.clone(), fence: owner.fence };
+            if let Said::Owned = self.ask(&cell, ask).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn register(
+        &self,
+        payment: &PaymentId,
+        pool: PoolId,
+        expected: &str,
+    ) -> Result<Owner, Error> {
+        let partition = self.partition_of_payment(payment);
+        let payers = PartitionKeys::new(&self.link.place().prefix, partition).payers;
+        let mut call = REGISTRY.call([&*payers]);
+        call.arg(payment.as_str()).arg(pool.get()).arg(expected);
+        let answer = self.run_script(partition, &call).await.map_err(|failure| {
+            tracing::warn!("a payment could not be reserved: {}", chain(&failure));
+            // Reserving changes nothing anybody was told.
+            Error::Unavailable
+        })?;
+        let owner = match answer {
+            Value::BulkString(owner) => Owner::read(&owner),
+            Value::SimpleString(owner) => Owner::read(owner.as_bytes()),
+            _ => None,
+        };
+        owner.ok_or_else(|| {
+            tracing::error!("the registry of payments answered nonsense");
+            Error::Unavailable
+        })
+    }
+}
+
+impl Owner {
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(bytes).ok()?;
+        let (pool, fence) = text.split_once(':')?;
+        Some(Self { text: text.to_owned(), pool: pool.parse().ok()?, fence: fence.parse().ok()? })
+    }
+}

@@ -1,0 +1,482 @@
+//! Partitions set up, read out as they are, and put back: for the first start, for a repair, and
+//! for moving sales from another engine.
+//!
+//! While a partition is put back it has no epoch, so that nobody decides on half of it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use qiang_core::{
+    Claim, Event, Identity, LimitBy, PoolChange, PoolId, PoolState, Reclaim, Refund, State, Supply,
+    Terms,
+};
+use redis::{Pipeline, Value, cmd, from_redis_value};
+
+use super::cell::{CellId, Keys, PartitionKeys};
+use super::link::Failure;
+use super::pack::Packer;
+use super::{Engine, wire};
+
+/// Fields written in one command.
+const FIELDS: usize = 500;
+
+/// Everything about one pool.
+#[derive(Debug, Clone, Default)]
+pub struct PoolRecord {
+    /// Every change of the pool as a whole, oldest first.
+    pub history: Vec<PoolState>,
+    /// Its claims, by rising number; empty for a cleared pool.
+    pub claims: Vec<Claim>,
+    /// Its refunds, oldest first.
+    pub refunds: Vec<Refund>,
+}
+
+impl PoolRecord {
+    /// The same as events.
+    pub fn events(&self) -> impl Iterator<Item = Event> + '_ {
+        let history = self.history.iter().cloned().map(Event::Pool);
+        let claims = self.claims.iter().cloned().map(Event::Claim);
+        history.chain(claims).chain(self.refunds.iter().cloned().map(Event::Refund))
+    }
+
+    fn terms(&self) -> Option<&Arc<Terms>> {
+        self.history.last().map(|state| &state.terms)
+    }
+}
+
+/// What is wrong with a partition that cannot be read or put back.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// Redis does not answer.
+    #[error("Redis could not be read or written")]
+    Link(#[from] Failure),
+    /// What lies there was not written by us.
+    #[error("pool {pool} in Redis cannot be understood")]
+    Nonsense {
+        /// Which pool.
+        pool: PoolId,
+        /// What was met.
+        source: super::Unpackable,
+    },
+    /// More is taken than there is.
+    #[error("pool {pool} cannot be put back: {what}")]
+    Broken {
+        /// Which pool.
+        pool: PoolId,
+        /// What does not add up.
+        what: &'static str,
+    },
+}
+
+/// Where a partition stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionState {
+    /// The epoch it bears; empty is none.
+    pub epoch: String,
+    /// The position of its last event.
+    pub seq: u64,
+}
+
+impl Engine {
+    /// Every partition as it is, whatever its epoch.
+    pub async fn partition_states(&self) -> Result<Vec<PartitionState>, RestoreError> {
+        let prefix = &self.place().prefix;
+        let answers = self.shared.link.ask_each(|partition| {
+            let meta = PartitionKeys::new(prefix, partition).meta;
+            cmd("HMGET").arg(meta).arg("epoch").arg("seq").to_owned()
+        });
+        let state = |answer| {
+            let (epoch, seq): (Option<String>, Option<u64>) =
+                from_redis_value(answer).unwrap_or_default();
+            PartitionState { epoch: epoch.unwrap_or_default(), seq: seq.unwrap_or(0) }
+        };
+        Ok(answers.await?.into_iter().map(state).collect())
+    }
+
+    /// Gives every partition that has none this epoch: the first start.
+    pub async fn set_up(&self, epoch: &str) -> Result<(), RestoreError> {
+        let prefix = &self.place().prefix;
+        let all = self.shared.link.ask_each(|partition| {
+            let meta = PartitionKeys::new(prefix, partition).meta;
+            cmd("HSETNX").arg(meta).arg("epoch").arg(epoch).to_owned()
+        });
+        all.await?;
+        Ok(())
+    }
+
+    /// Takes the epoch from a partition, so that nothing is decided in it until it has one again.
+    pub async fn suspend(&self, partition: u16) -> Result<(), RestoreError> {
+        let meta = PartitionKeys::new(&self.place().prefix, partition).meta;
+        self.shared.link.ask(partition, cmd("HDEL").arg(meta).arg("epoch")).await?;
+        Ok(())
+    }
+
+    /// Gives a partition its epoch, and lets its log go on behind `seq`. Nothing that lies in the
+    /// log is trusted any more.
+    pub async fn resume(&self, partition: u16, epoch: &str, seq: u64) -> Result<(), RestoreError> {
+        let keys = PartitionKeys::new(&self.place().prefix, partition);
+        let mut pipe = Pipeline::with_capacity(2);
+        pipe.atomic();
+        pipe.cmd("UNLINK").arg(&keys.log);
+        pipe.cmd("HSET").arg(&keys.meta).arg("epoch").arg(epoch);
+        pipe.arg("seq").arg(seq).arg("trimmed").arg(seq);
+        if partition == 0 {
+            pipe.arg("partitions").arg(self.place().partitions);
+        }
+        self.shared.link.ask_many(partition, &pipe).await?;
+        Ok(())
+    }
+
+    /// The partitions a pool lies in, the first of which speaks for it.
+    #[must_use]
+    pub fn partitions_of(&self, pool: PoolId, buckets: u16) -> Vec<u16> {
+        let partition = |bucket| CellId { pool, bucket }.partition(self.place().partitions);
+        (0..buckets).map(partition).collect()
+    }
+
+    /// The pools whose first bucket lies in a partition, whatever its epoch.
+    pub async fn pools_in(&self, partition: u16) -> Result<Vec<PoolId>, RestoreError> {
+        let key = PartitionKeys::new(&self.place().prefix, partition).pools;
+        let answer = self.shared.link.ask(partition, cmd("ZRANGE").arg(key).arg(0).arg(-1)).await?;
+        let ids: Vec<String> = from_redis_value(answer).unwrap_or_default();
+        Ok(ids.iter().filter_map(|id| id.parse().ok()).collect())
+    }
+
+    /// Everything Redis holds of a pool, whatever the epoch of its partitions; `None` when there
+    /// is nothing.
+    pub async fn salvage(&self, pool: PoolId) -> Result<Option<PoolRecord>, RestoreError> {
+        let nonsense = |source| RestoreError::Nonsense { pool, source };
+        let head = self.shared.cell(CellId::head(pool));
+        let mut pipe = Pipeline::with_capacity(2);
+        pipe.cmd("HGET").arg(head.keys.get(Keys::POOL)).arg("terms");
+        pipe.cmd("LRANGE").arg(head.keys.get(Keys::HISTORY)).arg(0).arg(-1);
+        let mut answers = self.shared.link.ask_many(head.partition, &pipe).await?.into_iter();
+        let Some(Value::BulkString(terms)) = answers.next() else { return Ok(None) };
+        let terms = wire::decode_terms(&terms).map_err(nonsense)?;
+        let changes: Vec<Vec<u8>> =
+            answers.next().and_then(|answer| from_redis_value(answer).ok()).unwrap_or_default();
+        let mut record = PoolRecord::default();
+        for change in &changes {
+            record.history.push(wire::read_change(pool, &terms, change).map_err(nonsense)?);
+        }
+        for bucket in 0..terms.buckets {
+            let cell = self.shared.cell(CellId { pool, bucket });
+            let mut cursor = 0_u64;
+            loop {
+                let mut scan = cmd("HSCAN");
+                scan.arg(cell.keys.get(Keys::CLAIMS)).arg(cursor).arg("COUNT").arg(FIELDS);
+                let answer = self.shared.link.ask(cell.partition, &scan).await?;
+                let (next, fields): (u64, Vec<Vec<u8>>) =
+                    from_redis_value(answer).unwrap_or_default();
+                for packed in fields.iter().skip(1).step_by(2) {
+                    record.claims.push(wire::read_claim(pool, packed).map_err(nonsense)?);
+                }
+                cursor = next;
+                if cursor == 0 {
+                    break;
+                }
+            }
+            let mut range = cmd("LRANGE");
+            range.arg(cell.keys.get(Keys::REFUNDS)).arg(0).arg(-1);
+            let answer = self.shared.link.ask(cell.partition, &range).await?;
+            let refunds: Vec<Vec<u8>> = from_redis_value(answer).unwrap_or_default();
+            for packed in &refunds {
+                record.refunds.push(wire::read_refund(pool, packed).map_err(nonsense)?);
+            }
+        }
+        record.claims.sort_by_key(|claim| claim.id.number);
+        // A scan may give a claim twice.
+        record.claims.dedup_by_key(|claim| claim.id.number);
+        Ok(Some(record))
+    }
+
+    /// Makes Redis hold exactly this of a pool. Its partitions must be suspended.
+    pub async fn restore(&self, record: &PoolRecord) -> Result<(), RestoreError> {
+        let Some(terms) = record.terms() else { return Ok(()) };
+        let pool = record.history[0].id;
+        let mut cells = parts_of(record, pool)?;
+        // What nobody has is dealt out as at the opening.
+        let total = record.history.last().map_or(0, |state| state.total);
+        let taken: u64 = cells.iter().map(|cell| u64::from(cell.taken())).sum();
+        let left = u64::from(total).checked_sub(taken);
+        let left =
+            left.ok_or(RestoreError::Broken { pool, what: "more is taken than there is" })?;
+        let buckets = u64::from(terms.buckets);
+        for (bucket, cell) in (0_u64..).zip(&mut cells) {
+            let share = left / buckets + u64::from(bucket < left % buckets);
+            cell.available = u32::try_from(share).expect("not more than the total");
+        }
+        for cell in &cells {
+            self.restore_cell(record, terms, cell).await?;
+        }
+        Ok(())
+    }
+
+    async fn restore_cell(
+        &self,
+        record: &PoolRecord,
+        terms: &Arc<Terms>,
+        part: &Part<'_>,
+    ) -> Result<(), RestoreError> {
+        let (first, last) = (&record.history[0], record.history.last().expect("not empty"));
+        let pool = first.id;
+        let cell = self.shared.cell(CellId { pool, bucket: part.bucket });
+        let keys = PartitionKeys::new(&self.place().prefix, cell.partition);
+        let head = part.bucket == 0;
+        let cleared = last.change == PoolChange::Cleared;
+        let mut pipe = Pipeline::new();
+        pipe.cmd("UNLINK").arg(cell.keys.own());
+        let state = Packer::default()
+            .list(14)
+            .int(if head { last.version.into() } else { 0 })
+            .int(if head { last.total.into() } else { 0 })
+            .int(if cleared { 0 } else { (part.available + part.taken()).into() })
+            .int(if cleared { 0 } else { part.available.into() })
+            .int(part.held.into())
+            .int(part.ordered.into())
+            .int(part.paid.into())
+            .int(i64::try_from(part.claims.len()).expect("claims are counted in 32 bits"))
+            .int(part.payments.into())
+            .int(first.at.millis())
+            .int(last.closed_at.map_or(-1, qiang_core::Timestamp::millis))
+            .int(cleared.into())
+            .int(part.fresh.into())
+            .int(1)
+            .finish();
+        pipe.cmd("HSET")
+            .arg(cell.keys.get(Keys::POOL))
+            .arg("terms")
+            .arg(wire::encode_terms(terms))
+            .arg("rules")
+            .arg(wire::pack_rules(terms, part.bucket))
+            .arg("state")
+            .arg(state);
+        if head {
+            pipe.cmd("ZADD").arg(&keys.pools).arg(first.at.millis()).arg(pool.get());
+            for state in &record.history {
+                pipe.cmd("RPUSH").arg(cell.keys.get(Keys::HISTORY)).arg(wire::pack_change(state));
+                if let PoolChange::Restocked { units, request } = &state.change {
+                    pipe.cmd("HSET").arg(cell.keys.get(Keys::RESTOCKS));
+                    pipe.arg(request.as_str()).arg(*units);
+                }
+            }
+        }
+        if let (Supply::Portions(_), false) = (&terms.supply, cleared) {
+            pipe.cmd("SET").arg(cell.keys.get(Keys::PORTIONS)).arg(wire::portion_bytes(terms));
+            for place in &part.returned {
+                pipe.cmd("ZADD").arg(cell.keys.get(Keys::RETURNED)).arg(*place).arg(*place);
+            }
+        }
+        self.shared.link.ask_many(cell.partition, &pipe).await?;
+        let map = |key, fields| self.write_map(cell.partition, cell.keys.get(key), fields);
+        map(Keys::CLAIMS, part.packed_claims()).await?;
+        map(Keys::BUYERS, part.buyers(terms)).await?;
+        map(Keys::REQUESTS, part.requests()).await?;
+        map(Keys::PAYMENTS, part.payment_fields()).await?;
+        self.restore_lists(part, &cell, &keys).await?;
+        self.restore_registry(pool, part).await
+    }
+
+    async fn restore_lists(
+        &self,
+        part: &Part<'_>,
+        cell: &super::Cell,
+        keys: &PartitionKeys,
+    ) -> Result<(), RestoreError> {
+        let mut pipe = Pipeline::new();
+        for refund in &part.refunds {
+            pipe.cmd("RPUSH").arg(cell.keys.get(Keys::REFUNDS)).arg(wire::pack_refund(refund));
+        }
+        let mut first = None;
+        for claim in &part.claims {
+            let due = match claim.state {
+                State::Held => claim.hold_until,
+                State::Ordered => claim.pay_by,
+                State::Paid | State::Released => None,
+            };
+            if let Some(due) = due {
+                let member = format!("{:010}", claim.id.number);
+                pipe.cmd("ZADD").arg(cell.keys.get(Keys::DUE)).arg(due.millis()).arg(member);
+                first = Some(first.map_or(due, |first: qiang_core::Timestamp| first.min(due)));
+            }
+        }
+        let name = format!("{}/{}", cell.id.pool, cell.id.bucket);
+        match first {
+            Some(due) => pipe.cmd("ZADD").arg(&keys.dues).arg(due.millis()).arg(name),
+            None => pipe.cmd("ZREM").arg(&keys.dues).arg(name),
+        };
+        self.shared.link.ask_many(cell.partition, &pipe).await?;
+        Ok(())
+    }
+
+    async fn restore_registry(&self, pool: PoolId, part: &Part<'_>) -> Result<(), RestoreError> {
+        let paid = part.claims.iter().filter_map(|claim| claim.payment.as_ref());
+        let owed = part.refunds.iter().map(|refund| &refund.payment);
+        for payment in paid.chain(owed) {
+            let partition = self.shared.partition_of_payment(payment);
+            let payers = PartitionKeys::new(&self.place().prefix, partition).payers;
+            let mut set = cmd("HSETNX");
+            set.arg(payers).arg(payment.as_str()).arg(format!("{pool}:1"));
+            self.shared.link.ask(partition, &set).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_map(
+        &self,
+        partition: u16,
+        key: &str,
+        fields: Vec<(Vec<u8>, Vec<u8>)>,
+    ) -> Result<(), RestoreError> {
+        for some in fields.chunks(FIELDS) {
+            let mut set = cmd("HSET");
+            set.arg(key);
+            for (field, value) in some {
+                set.arg(field).arg(value);
+            }
+            self.shared.link.ask(partition, &set).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What of a pool lies in one bucket, counted.
+struct Part<'a> {
+    bucket: u16,
+    claims: Vec<&'a Claim>,
+    refunds: Vec<&'a Refund>,
+    replaced: HashMap<u32, u32>,
+    held: u32,
+    ordered: u32,
+    paid: u32,
+    payments: u32,
+    available: u32,
+    fresh: u32,
+    returned: Vec<u32>,
+}
+
+fn parts_of(record: &PoolRecord, pool: PoolId) -> Result<Vec<Part<'_>>, RestoreError> {
+    let broken = |what| RestoreError::Broken { pool, what };
+    let Some(terms) = record.terms() else { return Ok(Vec::new()) };
+    let mut parts: Vec<Part<'_>> = (0..terms.buckets).map(Part::empty).collect();
+    let bucket = |number| usize::from(CellId::of_claim(pool, number, terms.buckets).bucket);
+    for claim in &record.claims {
+        parts[bucket(claim.id.number)].add(claim).ok_or(broken("its units do not add up"))?;
+    }
+    for refund in &record.refunds {
+        let part = &mut parts[bucket(refund.order.number)];
+        part.refunds.push(refund);
+        part.payments += 1;
+    }
+    for part in &mut parts {
+        let dense = part.claims.iter().zip(0_u32..).all(|(claim, place)| {
+            claim.id.number == place * u32::from(terms.buckets) + u32::from(part.bucket) + 1
+        });
+        if !dense {
+            return Err(broken("claims are missing"));
+        }
+        part.place_portions();
+    }
+    Ok(parts)
+}
+
+impl<'a> Part<'a> {
+    fn empty(bucket: u16) -> Self {
+        Self {
+            bucket,
+            claims: Vec::new(),
+            refunds: Vec::new(),
+            replaced: HashMap::new(),
+            held: 0,
+            ordered: 0,
+            paid: 0,
+            payments: 0,
+            available: 0,
+            fresh: 0,
+            returned: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, claim: &'a Claim) -> Option<()> {
+        self.claims.push(claim);
+        let units = match claim.state {
+            State::Held => &mut self.held,
+            State::Ordered => &mut self.ordered,
+            State::Paid => &mut self.paid,
+            State::Released => return Some(()),
+        };
+        *units = units.checked_add(claim.quantity)?;
+        self.payments += u32::from(claim.payment.is_some());
+        if let Some(replaced) = claim.replaces {
+            self.replaced.insert(replaced, claim.id.number);
+        }
+        Some(())
+    }
+
+    fn taken(&self) -> u32 {
+        self.held + self.ordered + self.paid
+    }
+
+    /// Everything below the highest portion taken that nobody has was given back.
+    fn place_portions(&mut self) {
+        let taken = self.claims.iter().filter(|claim| claim.state != State::Released);
+        let mut places: Vec<u32> = taken.filter_map(|claim| claim.portion).collect();
+        places.sort_unstable();
+        for place in places {
+            self.returned.extend(self.fresh..place);
+            self.fresh = place + 1;
+        }
+    }
+
+    fn packed_claims(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let packed = |claim: &&Claim| {
+            let number = claim.id.number;
+            let by = self.replaced.get(&number).copied().unwrap_or(0);
+            (number.to_string().into_bytes(), wire::pack_claim(claim, by))
+        };
+        self.claims.iter().map(packed).collect()
+    }
+
+    fn buyers(&self, terms: &Terms) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut buyers = HashMap::<&str, (u32, u32)>::new();
+        for claim in &self.claims {
+            let identity = claim.identity.as_ref().map(Identity::as_str);
+            let name = match terms.limit_by {
+                LimitBy::User => claim.user.as_str(),
+                LimitBy::Identity => identity.unwrap_or(claim.user.as_str()),
+            };
+            let uses = match (claim.state, terms.reclaim) {
+                (State::Released, Reclaim::Allowed) => 0,
+                (_, Reclaim::Never) if claim.replaces.is_some() => 0,
+                _ => claim.quantity,
+            };
+            let buyer = buyers.entry(name).or_default();
+            *buyer = (claim.id.number, buyer.1 + uses);
+        }
+        let field = |(name, (latest, used)): (&str, (u32, u32))| {
+            (name.as_bytes().to_vec(), format!("{latest}:{used}").into_bytes())
+        };
+        buyers.into_iter().map(field).collect()
+    }
+
+    fn requests(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let request = |claim: &&Claim| {
+            let request = claim.request.as_ref()?;
+            let field = format!("{}\0{request}", claim.user).into_bytes();
+            Some((field, claim.id.number.to_string().into_bytes()))
+        };
+        self.claims.iter().filter_map(request).collect()
+    }
+
+    fn payment_fields(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let paid = self.claims.iter().filter_map(|claim| {
+            let payment = claim.payment.as_ref()?.as_str().as_bytes().to_vec();
+            let number = claim.id.number;
+            Some((payment, wire::pack_paid(claim.replaces.unwrap_or(number), number)))
+        });
+        let owed = self.refunds.iter().map(|refund| {
+            (refund.payment.as_str().as_bytes().to_vec(), wire::pack_refunded(refund))
+        });
+        paid.chain(owed).collect()
+    }
+}

@@ -1,0 +1,787 @@
+//! What the engine and its script say to each other: commands, replies, claims and events.
+//!
+//! Both sides are written by us; what cannot be read is a bug or a damaged server, and is told as
+//! [`Unpackable`], never guessed at.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use qiang_core::{
+    Cents, Claim, ClaimId, ClaimRequest, Event, Flow, Identity, LimitBy, Outcome, PayRequest,
+    PaymentId, PoolChange, PoolId, PoolState, PoolView, Reclaim, Refund, RefundReason, Refusal,
+    ReleaseReason, RequestId, Settlement, State, Supply, Tally, Terms, Timestamp, UserId,
+};
+
+use super::pack::{Packer, Result, Unpackable, Unpacker};
+use crate::{Decoder, Encoder};
+
+/// One command for one cell (a pool, or one of its buckets).
+#[derive(Debug, Clone)]
+pub(super) enum Ask {
+    Open {
+        terms: Arc<Terms>,
+        bucket: u16,
+    },
+    Claim(ClaimRequest),
+    Order {
+        number: u32,
+        by: Option<UserId>,
+    },
+    Release {
+        number: u32,
+        by: Option<UserId>,
+        reason: ReleaseReason,
+    },
+    /// `fence` is the number of the payment's reservation; `borrow` asks to be told instead of
+    /// refunding when only stock is missing.
+    Pay {
+        pay: PayRequest,
+        fence: u32,
+        borrow: bool,
+    },
+    Refund {
+        pay: PayRequest,
+        fence: u32,
+    },
+    Disown {
+        payment: PaymentId,
+        fence: u32,
+    },
+    Restock {
+        units: NonZeroU32,
+        request: RequestId,
+    },
+    Close,
+    Clear,
+    Look,
+    Find {
+        number: u32,
+    },
+    Tick,
+    Lend {
+        to: u16,
+        units: u32,
+    },
+    Receive {
+        from: u16,
+        number: u64,
+        units: u32,
+    },
+    Settle {
+        to: u16,
+        number: u64,
+    },
+    Stand,
+}
+
+/// The answer to an [`Ask`].
+#[derive(Debug, Clone)]
+pub(super) enum Said {
+    Claim(Outcome<Claim>),
+    /// One bucket's part of the pool.
+    Pool(Outcome<PoolView>),
+    Money(Paid),
+    /// To `Find`.
+    Found(Option<Claim>),
+    /// To `Lend`: the number of the transfer and its units, 0 of which is none.
+    Lent {
+        number: u64,
+        units: u32,
+    },
+    /// To `Stand`.
+    Stands(Standing),
+    /// Nothing to tell.
+    Done,
+    /// There is no such cell.
+    Nothing,
+    /// To `Disown`: the pool has the payment.
+    Owned,
+}
+
+/// What became of money, or why nothing was done with it yet.
+#[derive(Debug, Clone)]
+pub(super) enum Paid {
+    Settled(Outcome<Settlement>),
+    /// The payment was given to another pool; reserve it again.
+    Elsewhere,
+    /// Stock is missing here; other buckets may have some.
+    NeedsStock,
+}
+
+/// What a bucket has, and what it sent that has not arrived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Standing {
+    pub(super) available: u32,
+    pub(super) arrived: u64,
+    pub(super) pending: Vec<Move>,
+}
+
+/// Units on their way to another bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Move {
+    pub(super) to: u16,
+    pub(super) number: u64,
+    pub(super) units: u32,
+}
+
+/// The answer to a whole call.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// The state is not the one the caller knows.
+    Lost {
+        epoch: String,
+        seq: u64,
+    },
+    /// A later call of the lane was here already.
+    Stale,
+    /// More was overdue than one call releases.
+    Again,
+    Decided(Decided),
+}
+
+/// What was decided, and how the cell stands after it.
+#[derive(Debug)]
+pub(super) struct Decided {
+    pub(super) seq: u64,
+    pub(super) now: Timestamp,
+    pub(super) next_due: Option<Timestamp>,
+    pub(super) closes: Option<Timestamp>,
+    pub(super) available: u32,
+    /// Claims the cell ever granted.
+    pub(super) claims: u32,
+    pub(super) by_identity: bool,
+    pub(super) buckets: u16,
+    pub(super) said: Vec<Said>,
+}
+
+/// The parts of an amount that a script's numbers hold exactly.
+fn split(amount: Cents) -> (i64, i64) {
+    (amount.get() >> 16, amount.get() & 0xffff)
+}
+
+fn joined(high: i64, low: i64) -> Cents {
+    Cents::new((high << 16) | low)
+}
+
+pub(super) fn encode_terms(terms: &Arc<Terms>) -> Vec<u8> {
+    let mut encoder = Encoder::default();
+    encoder.bare_terms(terms);
+    encoder.bytes().to_vec()
+}
+
+pub(super) fn decode_terms(bytes: &[u8]) -> Result<Arc<Terms>> {
+    let terms = Decoder::new(bytes).bare_terms();
+    terms.map(Arc::new).map_err(|_| Unpackable::new("terms"))
+}
+
+/// What of the terms the script needs.
+pub(super) fn pack_rules(terms: &Terms, bucket: u16) -> Vec<u8> {
+    let (flow, hold_ms, pay_ms) = match terms.flow {
+        Flow::Instant => (0, 0, 0),
+        Flow::Order { pay_ms } => (1, 0, pay_ms),
+        Flow::Hold { hold_ms, pay_ms } => (2, hold_ms, pay_ms),
+    };
+    let ms = |ms: u64| i64::try_from(ms).expect("Terms::check allows no deadline over a year");
+    let mut packer = Packer::default();
+    packer
+        .list(13)
+        .int(terms.limit_per_user.into())
+        .int((terms.limit_by == LimitBy::Identity).into())
+        .int(terms.price.get())
+        .list(terms.price_steps.len());
+    for step in &terms.price_steps {
+        packer.list(2).int(step.after_sold.into()).int(step.price.get());
+    }
+    packer
+        .int(terms.opens_at.millis())
+        .int(terms.closes_at.map_or(-1, Timestamp::millis))
+        .int(flow)
+        .int(ms(hold_ms))
+        .int(ms(pay_ms))
+        .int((terms.reclaim == Reclaim::Never).into())
+        .int(match &terms.supply {
+            Supply::Units(_) => 0,
+            Supply::Portions(cut) => i64::try_from(cut.len()).expect("portions are bounded"),
+        })
+        .int(bucket.into())
+        .int(terms.buckets.into())
+        .finish()
+}
+
+/// The values of all portions, four bytes each.
+pub(super) fn portion_bytes(terms: &Terms) -> Vec<u8> {
+    let Supply::Portions(cut) = &terms.supply else { return Vec::new() };
+    let value = |cents: &Cents| u32::try_from(cents.get()).expect("Terms::check bounds prices");
+    cut.iter().flat_map(|cents| value(cents).to_be_bytes()).collect()
+}
+
+/// The units a bucket begins with.
+pub(super) fn first_share(terms: &Terms, bucket: u16) -> u32 {
+    let (units, buckets) = (terms.units(), u32::from(terms.buckets));
+    units / buckets + u32::from(u32::from(bucket) < units % buckets)
+}
+
+impl Ask {
+    pub(super) fn pack(&self, to: &mut Packer) {
+        let by = |by: &Option<UserId>| by.as_ref().map_or("", UserId::as_str).to_owned();
+        match self {
+            Self::Open { terms, bucket } => {
+                let total = if *bucket == 0 { terms.units() } else { 0 };
+                to.list(6)
+                    .text("open")
+                    .bytes(&encode_terms(terms))
+                    .bytes(&pack_rules(terms, *bucket))
+                    .bytes(&portion_bytes(terms))
+                    .int(total.into())
+                    .int(first_share(terms, *bucket).into())
+            }
+            Self::Claim(wish) => to
+                .list(5)
+                .text("claim")
+                .text(wish.user.as_str())
+                .text(wish.identity.as_ref().map_or("", Identity::as_str))
+                .text(wish.request.as_ref().map_or("", RequestId::as_str))
+                .int(wish.quantity.get().into()),
+            Self::Order { number, by: who } => {
+                to.list(3).text("order").int((*number).into()).text(&by(who))
+            }
+            Self::Release { number, by: who, reason } => to
+                .list(4)
+                .text("release")
+                .int((*number).into())
+                .text(&by(who))
+                .int(reason_number(Some(*reason))),
+            Self::Pay { pay, fence, borrow } => {
+                let (high, low) = split(pay.amount);
+                to.list(7)
+                    .text("pay")
+                    .int(pay.order.number.into())
+                    .text(pay.payment.as_str())
+                    .int(high)
+                    .int(low)
+                    .int((*fence).into())
+                    .int((*borrow).into())
+            }
+            Self::Refund { pay, fence } => {
+                let (high, low) = split(pay.amount);
+                to.list(6)
+                    .text("refund")
+                    .int(pay.order.number.into())
+                    .text(pay.payment.as_str())
+                    .int(high)
+                    .int(low)
+                    .int((*fence).into())
+            }
+            Self::Disown { payment, fence } => {
+                to.list(3).text("disown").text(payment.as_str()).int((*fence).into())
+            }
+            Self::Restock { units, request } => {
+                to.list(3).text("restock").int(units.get().into()).text(request.as_str())
+            }
+            Self::Close => to.list(1).text("close"),
+            Self::Clear => to.list(1).text("clear"),
+            Self::Look => to.list(1).text("look"),
+            Self::Find { number } => to.list(2).text("find").int((*number).into()),
+            Self::Tick => to.list(1).text("tick"),
+            Self::Lend { to: other, units } => {
+                to.list(3).text("lend").int((*other).into()).int((*units).into())
+            }
+            Self::Receive { from, number, units } => to
+                .list(4)
+                .text("receive")
+                .int((*from).into())
+                .int(long(*number))
+                .int((*units).into()),
+            Self::Settle { to: other, number } => {
+                to.list(3).text("settle").int((*other).into()).int(long(*number))
+            }
+            Self::Stand => to.list(1).text("stand"),
+        };
+    }
+}
+
+impl Ask {
+    /// Whether it may bring units back, or end the sale.
+    pub(super) fn changes_stock(&self) -> bool {
+        !matches!(self, Self::Claim(_) | Self::Look | Self::Find { .. } | Self::Stand)
+    }
+}
+
+impl Said {
+    /// Whether a claim found nothing left.
+    pub(super) fn is_sold_out(&self) -> bool {
+        matches!(self, Self::Claim(Outcome::Refused(Refusal::SoldOut)))
+    }
+}
+
+/// Reads the answer to a call.
+pub(super) fn read_answer(bytes: &[u8], pool: PoolId, asked: &[&Ask]) -> Result<Answer> {
+    let mut from = Unpacker::new(bytes);
+    from.list()?;
+    match from.text()? {
+        "lost" => Ok(Answer::Lost { epoch: from.text()?.into(), seq: from.number()? }),
+        "stale" => Ok(Answer::Stale),
+        "again" => Ok(Answer::Again),
+        "ok" => {
+            let (seq, now) = (from.number()?, time(&mut from)?);
+            let (next_due, available) = (time_or_none(&mut from)?, from.number()?);
+            let grants = Grants::read(&mut from, now)?;
+            let count = from.list()?;
+            if count != asked.len() {
+                return Err(Unpackable::new("one reply for each command"));
+            }
+            let mut said = Vec::with_capacity(count);
+            for ask in asked {
+                said.push(read_said(&mut from, pool, ask, grants.as_ref())?);
+            }
+            Ok(Answer::Decided(Decided {
+                seq,
+                now,
+                next_due,
+                closes: grants.as_ref().and_then(|grants| grants.closes),
+                available,
+                claims: grants.as_ref().map_or(0, |grants| grants.claims),
+                by_identity: grants.as_ref().is_some_and(|grants| grants.by_identity),
+                buckets: grants.as_ref().map_or(1, |grants| grants.buckets),
+                said,
+            }))
+        }
+        _ => Err(Unpackable::new("an answer")),
+    }
+}
+
+/// What all claims granted in one call have in common.
+struct Grants {
+    now: Timestamp,
+    state: State,
+    hold_until: Option<Timestamp>,
+    pay_by: Option<Timestamp>,
+    by_identity: bool,
+    closes: Option<Timestamp>,
+    claims: u32,
+    buckets: u16,
+}
+
+impl Grants {
+    fn read(from: &mut Unpacker<'_>, now: Timestamp) -> Result<Option<Self>> {
+        if from.list()? == 0 {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            now,
+            state: state(from)?,
+            hold_until: time_or_none(from)?,
+            pay_by: time_or_none(from)?,
+            by_identity: from.int()? == 1,
+            closes: time_or_none(from)?,
+            claims: from.number()?,
+            buckets: from.number()?,
+        }))
+    }
+
+    fn claim(&self, pool: PoolId, wish: &ClaimRequest, from: &mut Unpacker<'_>) -> Result<Claim> {
+        let ClaimRequest { user, identity, request, quantity, .. } = wish.clone();
+        Ok(Claim {
+            id: ClaimId { pool, number: from.number()? },
+            user,
+            identity: identity.filter(|_| self.by_identity),
+            request,
+            quantity: quantity.get(),
+            unit_price: Cents::new(from.int()?),
+            portion: number_or_none(from)?,
+            state: self.state,
+            version: 1,
+            created_at: self.now,
+            changed_at: self.now,
+            hold_until: self.hold_until,
+            pay_by: self.pay_by,
+            payment: None,
+            replaces: None,
+            reason: None,
+        })
+    }
+}
+
+const DONE: i64 = 0;
+const REPLAYED: i64 = 1;
+
+fn read_said(
+    from: &mut Unpacker<'_>,
+    pool: PoolId,
+    ask: &Ask,
+    grants: Option<&Grants>,
+) -> Result<Said> {
+    from.list()?;
+    let kind = from.int()?;
+    if kind != DONE && kind != REPLAYED {
+        return read_refusal(from, pool, ask);
+    }
+    let again = kind == REPLAYED;
+    Ok(match ask {
+        Ask::Claim(wish) if !again => {
+            let grants = grants.ok_or(Unpackable::new("a pool behind a grant"))?;
+            Said::Claim(Outcome::Done(grants.claim(pool, wish, from)?))
+        }
+        Ask::Claim(_) | Ask::Order { .. } | Ask::Release { .. } => {
+            let claim = read_claim(pool, from.bytes()?)?;
+            Said::Claim(if again { Outcome::Replayed(claim) } else { Outcome::Done(claim) })
+        }
+        Ask::Pay { .. } | Ask::Refund { .. } => {
+            let settlement = match from.text()? {
+                "p" => Settlement::Paid(read_claim(pool, from.bytes()?)?),
+                "g" => Settlement::Regranted(read_claim(pool, from.bytes()?)?),
+                _ => Settlement::RefundDue(read_refund(pool, from.bytes()?)?),
+            };
+            let outcome =
+                if again { Outcome::Replayed(settlement) } else { Outcome::Done(settlement) };
+            Said::Money(Paid::Settled(outcome))
+        }
+        Ask::Open { .. } | Ask::Restock { .. } | Ask::Close | Ask::Clear | Ask::Look => {
+            let view = read_view(pool, from)?;
+            Said::Pool(if again { Outcome::Replayed(view) } else { Outcome::Done(view) })
+        }
+        Ask::Find { .. } => Said::Found(Some(read_claim(pool, from.bytes()?)?)),
+        Ask::Lend { .. } => Said::Lent { number: from.number()?, units: from.number()? },
+        Ask::Stand => {
+            let (available, arrived) = (from.number()?, from.number()?);
+            let count = from.list()?;
+            let pending = (0..count).map(|_| {
+                from.list()?;
+                Ok(Move { to: from.number()?, number: from.number()?, units: from.number()? })
+            });
+            Said::Stands(Standing { available, arrived, pending: pending.collect::<Result<_>>()? })
+        }
+        Ask::Tick | Ask::Disown { .. } | Ask::Receive { .. } | Ask::Settle { .. } => Said::Done,
+    })
+}
+
+fn read_refusal(from: &mut Unpacker<'_>, pool: PoolId, ask: &Ask) -> Result<Said> {
+    let refusal = match from.text()? {
+        "no_such_pool" => Refusal::NoSuchPool,
+        "not_open_yet" => Refusal::NotOpenYet { opens_at: time(from)? },
+        "closed" => Refusal::Closed,
+        "not_eligible" => Refusal::NotEligible,
+        "already_claimed" => {
+            Refusal::AlreadyClaimed { claim: ClaimId { pool, number: from.number()? } }
+        }
+        "over_limit" => Refusal::OverLimit { had: from.number()?, limit: from.number()? },
+        "sold_out" => Refusal::SoldOut,
+        "no_such_claim" => Refusal::NoSuchClaim,
+        "released" => Refusal::Released,
+        "already_paid" => Refusal::AlreadyPaid,
+        "not_ordered" => Refusal::NotOrdered,
+        "payment_conflict" => Refusal::PaymentConflict,
+        "request_conflict" => Refusal::RequestConflict,
+        "pool_exists" => Refusal::PoolExists,
+        "cannot_restock" => Refusal::CannotRestock,
+        "pool_in_use" => Refusal::PoolInUse,
+        "cleared" => Refusal::Cleared,
+        "elsewhere" => return Ok(Said::Money(Paid::Elsewhere)),
+        _ => return Err(Unpackable::new("a code of a refusal")),
+    };
+    Ok(match ask {
+        Ask::Claim(_) | Ask::Order { .. } | Ask::Release { .. } => {
+            Said::Claim(Outcome::Refused(refusal))
+        }
+        Ask::Pay { .. } if refusal == Refusal::SoldOut => Said::Money(Paid::NeedsStock),
+        Ask::Pay { .. } | Ask::Refund { .. } => {
+            Said::Money(Paid::Settled(Outcome::Refused(refusal)))
+        }
+        Ask::Open { .. } | Ask::Restock { .. } | Ask::Close | Ask::Clear | Ask::Look => {
+            Said::Pool(Outcome::Refused(refusal))
+        }
+        Ask::Find { .. } => Said::Found(None),
+        Ask::Disown { .. } => Said::Owned,
+        Ask::Tick | Ask::Lend { .. } | Ask::Receive { .. } | Ask::Settle { .. } | Ask::Stand => {
+            Said::Nothing
+        }
+    })
+}
+
+fn read_view(pool: PoolId, from: &mut Unpacker<'_>) -> Result<PoolView> {
+    let (version, total, available) = (from.number()?, from.number()?, from.number()?);
+    let tally = Tally { held: from.number()?, ordered: from.number()?, paid: from.number()? };
+    let (claims, payments) = (from.number()?, from.number()?);
+    let (opened_at, closed_at) = (time(from)?, time_or_none(from)?);
+    let cleared = from.int()? == 1;
+    let terms = decode_terms(from.bytes()?)?;
+    Ok(PoolView {
+        id: pool,
+        terms,
+        version,
+        total,
+        available,
+        tally,
+        claims,
+        payments,
+        opened_at,
+        closed_at,
+        cleared,
+    })
+}
+
+/// Every field of a claim, as a script keeps it.
+const CLAIM_FIELDS: usize = 17;
+const EVENT_CLAIM: i64 = 1;
+const EVENT_POOL: i64 = 2;
+const EVENT_REFUND: i64 = 3;
+
+pub(super) fn read_claim(pool: PoolId, bytes: &[u8]) -> Result<Claim> {
+    match read_event(pool, &mut Unpacker::new(bytes))? {
+        Event::Claim(claim) => Ok(claim),
+        Event::Pool(_) | Event::Refund(_) => Err(Unpackable::new("a claim")),
+    }
+}
+
+pub(super) fn read_refund(pool: PoolId, bytes: &[u8]) -> Result<Refund> {
+    match read_event(pool, &mut Unpacker::new(bytes))? {
+        Event::Refund(refund) => Ok(refund),
+        Event::Pool(_) | Event::Claim(_) => Err(Unpackable::new("a refund")),
+    }
+}
+
+/// All events of one entry of the log.
+pub(super) fn read_events(pool: PoolId, bytes: &[u8], to: &mut Vec<Event>) -> Result<()> {
+    let mut from = Unpacker::new(bytes);
+    while !from.is_empty() {
+        to.push(read_event(pool, &mut from)?);
+    }
+    Ok(())
+}
+
+fn read_event(pool: PoolId, from: &mut Unpacker<'_>) -> Result<Event> {
+    let fields = from.list()?;
+    match from.int()? {
+        EVENT_CLAIM => {
+            let claim = Event::Claim(read_claim_fields(pool, from)?);
+            if fields > CLAIM_FIELDS {
+                // Which claim stands in its place: the script's own affair.
+                from.int()?;
+            }
+            Ok(claim)
+        }
+        EVENT_POOL => Ok(Event::Pool(read_pool_state(pool, from)?)),
+        EVENT_REFUND => {
+            let number = from.number()?;
+            let payment = id(from, PaymentId::new)?;
+            let (high, low) = (from.int()?, from.int()?);
+            let reason = match from.int()? {
+                0 => RefundReason::Late,
+                1 => RefundReason::AlreadyPaid,
+                2 => RefundReason::AmountMismatch,
+                _ => return Err(Unpackable::new("a reason of a refund")),
+            };
+            let (order, amount, at) = (ClaimId { pool, number }, joined(high, low), time(from)?);
+            Ok(Event::Refund(Refund { order, payment, amount, reason, at }))
+        }
+        _ => Err(Unpackable::new("an event")),
+    }
+}
+
+fn read_claim_fields(pool: PoolId, from: &mut Unpacker<'_>) -> Result<Claim> {
+    Ok(Claim {
+        id: ClaimId { pool, number: from.number()? },
+        user: id(from, UserId::new)?,
+        identity: id_or_none(from, Identity::new)?,
+        request: id_or_none(from, RequestId::new)?,
+        quantity: from.number()?,
+        unit_price: Cents::new(from.int()?),
+        portion: number_or_none(from)?,
+        state: state(from)?,
+        version: from.number()?,
+        created_at: time(from)?,
+        changed_at: time(from)?,
+        hold_until: time_or_none(from)?,
+        pay_by: time_or_none(from)?,
+        payment: id_or_none(from, PaymentId::new)?,
+        replaces: from.number().map(|number: u32| (number > 0).then_some(number))?,
+        reason: reason(from)?,
+    })
+}
+
+fn read_pool_state(pool: PoolId, from: &mut Unpacker<'_>) -> Result<PoolState> {
+    let version = from.number()?;
+    let (change, units) = (from.int()?, from.number()?);
+    let request = from.text()?;
+    let change = match change {
+        0 => PoolChange::Opened,
+        1 => {
+            let request = RequestId::new(request).map_err(|_| Unpackable::new("a request id"))?;
+            PoolChange::Restocked { units, request }
+        }
+        2 => PoolChange::Closed,
+        3 => PoolChange::Cleared,
+        _ => return Err(Unpackable::new("a change of a pool")),
+    };
+    let (total, closed_at, at) = (from.number()?, time_or_none(from)?, time(from)?);
+    let terms = decode_terms(from.bytes()?)?;
+    Ok(PoolState { id: pool, version, change, terms, total, closed_at, at })
+}
+
+/// A change of a pool as the history keeps it: without the terms, which never change.
+pub(super) fn read_change(pool: PoolId, terms: &Arc<Terms>, bytes: &[u8]) -> Result<PoolState> {
+    let mut with_terms = bytes.to_vec();
+    with_terms.extend(Packer::default().bytes(&encode_terms(terms)).finish());
+    let mut from = Unpacker::new(&with_terms);
+    from.list()?;
+    read_pool_state(pool, &mut from)
+}
+
+/// A change of a pool as the history keeps it.
+pub(super) fn pack_change(state: &PoolState) -> Vec<u8> {
+    let (change, units, request) = match &state.change {
+        PoolChange::Opened => (0, 0, ""),
+        PoolChange::Restocked { units, request } => (1, *units, request.as_str()),
+        PoolChange::Closed => (2, 0, ""),
+        PoolChange::Cleared => (3, 0, ""),
+    };
+    Packer::default()
+        .list(7)
+        .int(state.version.into())
+        .int(change)
+        .int(units.into())
+        .text(request)
+        .int(state.total.into())
+        .int(state.closed_at.map_or(-1, Timestamp::millis))
+        .int(state.at.millis())
+        .finish()
+}
+
+/// A claim as the script keeps it, with the claim that stands in its place.
+pub(super) fn pack_claim(claim: &Claim, replaced_by: u32) -> Vec<u8> {
+    let text = |text: Option<&str>| text.unwrap_or("").to_owned();
+    let time = |at: Option<Timestamp>| at.map_or(-1, Timestamp::millis);
+    Packer::default()
+        .list(CLAIM_FIELDS + 1)
+        .int(EVENT_CLAIM)
+        .int(claim.id.number.into())
+        .text(claim.user.as_str())
+        .text(&text(claim.identity.as_ref().map(Identity::as_str)))
+        .text(&text(claim.request.as_ref().map(RequestId::as_str)))
+        .int(claim.quantity.into())
+        .int(claim.unit_price.get())
+        .int(claim.portion.map_or(-1, i64::from))
+        .int(match claim.state {
+            State::Held => 0,
+            State::Ordered => 1,
+            State::Paid => 2,
+            State::Released => 3,
+        })
+        .int(claim.version.into())
+        .int(claim.created_at.millis())
+        .int(claim.changed_at.millis())
+        .int(time(claim.hold_until))
+        .int(time(claim.pay_by))
+        .text(&text(claim.payment.as_ref().map(PaymentId::as_str)))
+        .int(claim.replaces.unwrap_or(0).into())
+        .int(reason_number(claim.reason))
+        .int(replaced_by.into())
+        .finish()
+}
+
+/// A refund as the script keeps it.
+pub(super) fn pack_refund(refund: &Refund) -> Vec<u8> {
+    let (high, low) = split(refund.amount);
+    Packer::default()
+        .list(7)
+        .int(EVENT_REFUND)
+        .int(refund.order.number.into())
+        .text(refund.payment.as_str())
+        .int(high)
+        .int(low)
+        .int(refund_reason_number(refund.reason))
+        .int(refund.at.millis())
+        .finish()
+}
+
+/// What became of a payment, as the script keeps it.
+pub(super) fn pack_paid(order: u32, claim: u32) -> Vec<u8> {
+    Packer::default().list(3).int(order.into()).int(0).int(claim.into()).finish()
+}
+
+pub(super) fn pack_refunded(refund: &Refund) -> Vec<u8> {
+    let (high, low) = split(refund.amount);
+    Packer::default()
+        .list(6)
+        .int(refund.order.number.into())
+        .int(1)
+        .int(high)
+        .int(low)
+        .int(refund_reason_number(refund.reason))
+        .int(refund.at.millis())
+        .finish()
+}
+
+fn refund_reason_number(reason: RefundReason) -> i64 {
+    match reason {
+        RefundReason::Late => 0,
+        RefundReason::AlreadyPaid => 1,
+        RefundReason::AmountMismatch => 2,
+    }
+}
+
+fn reason_number(reason: Option<ReleaseReason>) -> i64 {
+    match reason {
+        None => 0,
+        Some(ReleaseReason::GaveUp) => 1,
+        Some(ReleaseReason::Cancelled) => 2,
+        Some(ReleaseReason::HoldExpired) => 3,
+        Some(ReleaseReason::PayExpired) => 4,
+    }
+}
+
+fn reason(from: &mut Unpacker<'_>) -> Result<Option<ReleaseReason>> {
+    Ok(match from.int()? {
+        0 => None,
+        1 => Some(ReleaseReason::GaveUp),
+        2 => Some(ReleaseReason::Cancelled),
+        3 => Some(ReleaseReason::HoldExpired),
+        4 => Some(ReleaseReason::PayExpired),
+        _ => return Err(Unpackable::new("a reason of a release")),
+    })
+}
+
+fn state(from: &mut Unpacker<'_>) -> Result<State> {
+    Ok(match from.int()? {
+        0 => State::Held,
+        1 => State::Ordered,
+        2 => State::Paid,
+        3 => State::Released,
+        _ => return Err(Unpackable::new("a state of a claim")),
+    })
+}
+
+fn time(from: &mut Unpacker<'_>) -> Result<Timestamp> {
+    from.int().map(Timestamp::from_millis)
+}
+
+fn time_or_none(from: &mut Unpacker<'_>) -> Result<Option<Timestamp>> {
+    from.int().map(|ms| (ms >= 0).then(|| Timestamp::from_millis(ms)))
+}
+
+fn number_or_none(from: &mut Unpacker<'_>) -> Result<Option<u32>> {
+    from.int().map(|number| u32::try_from(number).ok())
+}
+
+fn id<T>(
+    from: &mut Unpacker<'_>,
+    make: fn(&str) -> std::result::Result<T, qiang_core::BadId>,
+) -> Result<T> {
+    make(from.text()?).map_err(|_| Unpackable::new("an id"))
+}
+
+fn id_or_none<T>(
+    from: &mut Unpacker<'_>,
+    make: fn(&str) -> std::result::Result<T, qiang_core::BadId>,
+) -> Result<Option<T>> {
+    let text = from.text()?;
+    if text.is_empty() {
+        Ok(None)
+    } else {
+        make(text).map(Some).map_err(|_| Unpackable::new("an id"))
+    }
+}
+
+fn long(number: u64) -> i64 {
+    i64::try_from(number).expect("transfers are counted from 1")
+}

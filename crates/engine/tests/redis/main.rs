@@ -1,0 +1,4 @@
+//! The engine on Redis, Redis Cluster and Valkey: real servers, started by `cargo xtask test`.
+
+mod contract;
+mod fixture;
