@@ -228,7 +228,8 @@ fn start_node(options: &Options) -> Result<(Redis, u16)> {
         let timeout = options.node_timeout.as_millis().to_string();
         let node = options.node.clone().with("cluster-enabled", "yes");
         let node = node.with("cluster-port", bus.to_string()).with("cluster-node-timeout", timeout);
-        let node = node.with("cluster-announce-ip", "127.0.0.1");
+        let node =
+            node.with("cluster-announce-ip", "127.0.0.1").with("repl-diskless-sync-delay", "0");
         // A replica stays with its master, and takes over however long it heard nothing.
         let node = node.with("cluster-allow-replica-migration", "no");
         let node = node.with("cluster-replica-validity-factor", "0");
