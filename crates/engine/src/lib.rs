@@ -8,6 +8,7 @@
 mod clock;
 mod embedded;
 mod error;
+pub mod sql;
 
 pub use clock::{Clock, ManualClock, Stopwatch, SystemClock};
 pub use embedded::codec::{DecodeError, Decoder, Encoder};

@@ -53,7 +53,8 @@ impl Statement {
     }
 
     /// The same, for a text that will be seen again.
-    pub(crate) fn kept(self) -> Self {
+    #[must_use]
+    pub fn kept(self) -> Self {
         Self { kept: true, ..self }
     }
 
