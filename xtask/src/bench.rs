@@ -15,6 +15,7 @@ use anyhow::{Context, Result, bail};
 use crate::stopwatch::Stopwatch;
 use figures::Figures;
 
+mod backends;
 mod figures;
 mod goals;
 mod machine;
@@ -32,9 +33,12 @@ struct Options {
 
 /// Measures, prints the table, and writes it when asked.
 pub fn run(args: &[String]) -> Result<ExitCode> {
+    let root = crate::root()?;
+    if let Some(("redis", rest)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return backends::run(rest, &empty_scratch(&root)?);
+    }
     let options = parse(args)?;
     let clock = Stopwatch::start();
-    let root = crate::root()?;
     let scratch = empty_scratch(&root)?;
 
     let mut figures = Figures::default();

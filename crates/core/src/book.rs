@@ -9,10 +9,10 @@ use std::collections::{BinaryHeap, HashMap};
 
 use foldhash::fast::FixedState;
 
-use crate::pool::Decision;
+use crate::decide::{self, Decision};
 use crate::{
-    Claim, ClaimId, Command, Event, Outcome, PayRequest, Pool, PoolChange, PoolId, PoolState,
-    PoolView, Refusal, Reply, Settlement, Timestamp,
+    Claim, ClaimId, Command, Event, Outcome, PayRequest, Pool, PoolId, PoolView, Refusal, Reply,
+    Settlement, Timestamp,
 };
 
 /// Every pool there is, with the deadlines of their claims.
@@ -74,39 +74,30 @@ impl Book {
         match command {
             Command::Open { pool, terms } => {
                 let decision = match self.pool(*pool) {
-                    Some(pool) => pool.decide_open(terms),
-                    None => Decision::Commit(Event::Pool(PoolState {
-                        id: *pool,
-                        version: 1,
-                        change: PoolChange::Opened,
-                        terms: terms.clone(),
-                        total: terms.units(),
-                        closed_at: None,
-                        at: now,
-                    })),
+                    Some(pool) => decide::open(pool, terms),
+                    None => Decision::Commit(decide::opening(*pool, terms, now)),
                 };
                 Reply::Pool(self.carry_out(decision, log, view_of))
             }
             Command::Restock { pool, units, request } => {
-                self.on_pool(*pool, log, |pool| pool.decide_restock(units.get(), request, now))
+                self.on_pool(*pool, log, |pool| decide::restock(pool, units.get(), request, now))
             }
-            Command::Close { pool } => self.on_pool(*pool, log, |pool| pool.decide_close(now)),
-            Command::Clear { pool } => self.on_pool(*pool, log, |pool| pool.decide_clear(now)),
+            Command::Close { pool } => self.on_pool(*pool, log, |pool| decide::close(pool, now)),
+            Command::Clear { pool } => self.on_pool(*pool, log, |pool| decide::clear(pool, now)),
             Command::Claim(wish) => {
                 let decision = match self.pool(wish.pool) {
-                    Some(pool) => pool.decide_claim(wish, now),
+                    Some(pool) => decide::claim(pool, wish, now),
                     None => Decision::Refuse(Refusal::NoSuchPool),
                 };
                 Reply::Claim(self.carry_out(decision, log, claim_of))
             }
-            Command::Order { claim, by } => {
-                self.on_claim(*claim, log, |pool| pool.decide_order(claim.number, by.as_ref(), now))
-            }
+            Command::Order { claim, by } => self
+                .on_claim(*claim, log, |pool| decide::order(pool, claim.number, by.as_ref(), now)),
             Command::Release { claim, by, reason } => self.on_claim(*claim, log, |pool| {
-                pool.decide_release(claim.number, by.as_ref(), *reason, now)
+                decide::release(pool, claim.number, by.as_ref(), *reason, now)
             }),
-            Command::Pay(pay) => self.on_money(pay, log, |pool| pool.decide_pay(pay, now)),
-            Command::Refund(pay) => self.on_money(pay, log, |pool| pool.decide_refund(pay, now)),
+            Command::Pay(pay) => self.on_money(pay, log, |pool| decide::pay(pool, pay, now)),
+            Command::Refund(pay) => self.on_money(pay, log, |pool| decide::refund(pool, pay, now)),
         }
     }
 
@@ -131,7 +122,7 @@ impl Book {
         {
             self.due.pop();
             let pool = &self.pools[place as usize];
-            let Some(event) = pool.decide_expiry(number, due, now) else { continue };
+            let Some(event) = decide::expiry(pool, number, due, now) else { continue };
             self.apply(&event);
             log(&event);
             released += 1;
@@ -264,7 +255,7 @@ impl Book {
             Some(pool) => decide(pool),
         };
         Reply::Settlement(self.carry_out(decision, log, |_, event| match event {
-            Event::Claim(paid) => crate::pool::settlement(paid),
+            Event::Claim(paid) => decide::settlement(paid),
             Event::Refund(refund) => Settlement::RefundDue(refund),
             Event::Pool(_) => unreachable!("money changes no pool as a whole"),
         }))

@@ -1,7 +1,7 @@
 //! The rules of qiang: who gets what, in which order, at which price.
 //!
 //! Everything a user can take is a *claim* on a *pool*. A command is decided against the
-//! present state (`Pool::decide_…`) and gives either a refusal or one [`Event`]; the event is
+//! present state ([`decide`]) and gives either a refusal or one [`Event`]; the event is
 //! then applied ([`Book::apply`]), which cannot fail. Recovery is `apply` alone.
 //!
 //! Nothing in this crate reads a clock, draws a random number, waits, or touches a disk: time
@@ -23,6 +23,7 @@ pub use command::{ClaimRequest, Command, Outcome, PayRequest, Refusal, Reply, Se
 pub use event::{Event, PoolChange, PoolState};
 pub use ids::{BadId, ClaimId, Identity, PaymentId, PoolId, RequestId, Snowflake, UserId};
 pub use money::Cents;
-pub use pool::{Decision, Pool, PoolView, Tally};
+pub use pool::decide::{self, Decision};
+pub use pool::{Pool, PoolView, Tally};
 pub use terms::{Fault, Flow, LimitBy, MAX_BUCKETS, MAX_UNITS, PriceStep, Reclaim, Supply, Terms};
 pub use time::Timestamp;

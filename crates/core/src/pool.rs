@@ -1,11 +1,12 @@
-//! One pool: what is left, who has what. [`decide`](self) looks and never changes anything;
-//! `apply` changes and never refuses.
+//! One pool: what is left, who has what. [`decide`] looks and never changes anything; `apply`
+//! changes and never refuses.
 //!
 //! Invariants, asserted in release builds too: `available + held + ordered + paid = total`;
 //! nobody has more than the limit; a claim leaves `held` or `ordered` at most once; for portions
 //! the values taken and left add up to what was funded.
 
-mod decide;
+pub mod decide;
+mod facts;
 mod index;
 mod payments;
 mod portions;
@@ -16,20 +17,15 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
+use self::decide::{Buyer, Fate};
 use self::index::Index;
-use self::payments::{Fate, Payments};
+use self::payments::Payments;
 use self::portions::Portions;
 use self::records::{Record, Records};
 use crate::{
-    Cents, Claim, ClaimId, Event, PaymentId, PoolChange, PoolId, PoolState, Reclaim, Refund, State,
-    Supply, Terms, Timestamp,
+    Cents, Claim, Event, PaymentId, PoolChange, PoolId, PoolState, Reclaim, Refund, State, Supply,
+    Terms, Timestamp,
 };
-
-pub use self::decide::Decision;
-pub(crate) use self::decide::settlement;
-
-/// Restocks of one pool; each is remembered for good, so there is an end to them.
-const MAX_RESTOCKS: usize = 10_000;
 
 /// A finite amount of something scarce, and everything taken from it.
 #[derive(Debug)]
@@ -42,17 +38,11 @@ pub struct Pool {
     tally: Tally,
     available: u32,
     portions: Portions,
+    /// A buyer's name is read from their latest claim.
     buyers: Index<Buyer>,
     requests: Index<u32>,
     payments: Payments,
     hash: FixedState,
-}
-
-/// What one buyer has. The buyer's name is read from their latest claim.
-#[derive(Debug, Clone, Copy)]
-struct Buyer {
-    latest: u32,
-    used: u32,
 }
 
 /// Units by the state of their claim.
@@ -181,6 +171,11 @@ impl Pool {
 
     pub(crate) fn claims(&self) -> u32 {
         self.records.len()
+    }
+
+    /// Whether it has seen a payment, whatever became of it.
+    pub(crate) fn has_seen(&self, payment: &PaymentId) -> bool {
+        self.payments.len() > 0 && self.payments.find(self.tag(payment.as_str()), payment).is_some()
     }
 
     pub(crate) fn is_cleared(&self) -> bool {
@@ -399,10 +394,6 @@ impl Pool {
     #[must_use]
     pub fn state(&self) -> &PoolState {
         self.history.last().expect("a pool begins with being opened")
-    }
-
-    fn claim_id(&self, number: u32) -> ClaimId {
-        ClaimId { pool: self.id, number }
     }
 
     /// The name quota is counted under.

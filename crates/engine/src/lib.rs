@@ -9,6 +9,7 @@ mod clock;
 mod embedded;
 mod error;
 pub mod redis;
+pub mod sql;
 
 pub use clock::{Clock, ManualClock, Stopwatch, SystemClock};
 pub use embedded::codec::{DecodeError, Decoder, Encoder};

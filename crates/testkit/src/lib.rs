@@ -1,14 +1,18 @@
-//! What the tests of several crates stand on. A dev-dependency only.
+//! What the tests of several crates stand on. For tests and chores only, never in the product.
 //!
 //! [`Oracle`] says what the rules must answer, written a second time and as plainly as possible.
 //! [`Generator`] makes random commands and moves of the clock, the same for the same seed.
 //! [`contract`] is what every engine must pass, whatever it is built on.
+//! [`servers`] starts real servers; [`Proxy`] is a bad network in front of them.
 
 pub mod contract;
 mod generator;
 mod oracle;
+pub mod proxy;
 mod random;
+pub mod servers;
 
 pub use generator::Generator;
 pub use oracle::Oracle;
+pub use proxy::Proxy;
 pub use random::{Random, each_seed};

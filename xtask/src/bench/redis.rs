@@ -9,9 +9,11 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
+use qiang_testkit::servers::redis::{Durability, Options};
+use qiang_testkit::servers::{REDIS, Redis};
 
 use super::figures::Figures;
-use crate::servers::{Durability, REDIS, Server};
+use crate::servers;
 
 const MODES: [(&str, Durability); 3] = [
     ("redis_always", Durability::Always),
@@ -35,7 +37,7 @@ pub(super) fn measure(
     quick: bool,
     figures: &mut Figures,
 ) -> Result<()> {
-    if !REDIS.ensure()? {
+    if !servers::ensure_installed(REDIS)? {
         return Ok(());
     }
     let script = root.join("bench/seckill.lua");
@@ -73,7 +75,8 @@ fn round(
     pipeline: u32,
     requests: u64,
 ) -> Result<f64> {
-    let server = Server::redis(scratch, durability)?;
+    let options = Options { durability, base: scratch.to_owned(), ..Default::default() };
+    let server = Redis::start(&options)?;
     let text = File::open(script).with_context(|| format!("cannot open {}", script.display()))?;
     let sha = crate::output_of(cli(&server).args(["-x", "SCRIPT", "LOAD"]).stdin(text))?;
     crate::output_of(cli(&server).args(["SET", KEYS[0], &STOCK.to_string()]))?;
@@ -90,7 +93,7 @@ fn round(
 }
 
 /// Every request was a grant or a repetition by the same user, and all four keys agree.
-fn compare_books(server: &Server, requests: u64) -> Result<()> {
+fn compare_books(server: &Redis, requests: u64) -> Result<()> {
     let left = number(server, &["GET", KEYS[0]])?;
     let granted = number(server, &["GET", KEYS[1]])?;
     let users = number(server, &["HLEN", KEYS[2]])?;
@@ -108,12 +111,12 @@ fn compare_books(server: &Server, requests: u64) -> Result<()> {
     Ok(())
 }
 
-fn number(server: &Server, command: &[&str]) -> Result<u64> {
+fn number(server: &Redis, command: &[&str]) -> Result<u64> {
     let printed = crate::output_of(cli(server).args(command))?;
     printed.trim().parse().with_context(|| format!("{command:?} printed {printed:?}"))
 }
 
-fn cli(server: &Server) -> Command {
+fn cli(server: &Redis) -> Command {
     let mut command = Command::new("redis-cli");
     command.args(["-p", &server.port().to_string()]);
     command

@@ -1,7 +1,8 @@
-//! Which crate may know which: `core ← {engine, store, bus, cache} ← qiang`.
+//! Which crate may know which: `{core, sql} ← {engine, store, bus, cache} ← qiang`.
 //!
-//! The four in the middle never depend on each other, core depends on none of ours, and
-//! testkit is for tests only. A new crate is added to the table here, on purpose.
+//! The four in the middle never depend on each other, core and sql depend on none of ours, sql is
+//! for engine and store, and testkit is for tests and chores only. A new crate is added to the
+//! table here, on purpose.
 
 use std::path::Path;
 
@@ -11,6 +12,9 @@ use serde_json::Value;
 use super::Problem;
 
 const MIDDLE: [&str; 4] = ["qiang-engine", "qiang-store", "qiang-bus", "qiang-cache"];
+const SQL: &str = "qiang-sql";
+/// Those who talk to SQL databases.
+const OVER_SQL: [&str; 2] = ["qiang-engine", "qiang-store"];
 const TESTKIT: &str = "qiang-testkit";
 
 /// What `cargo metadata` says of the workspace's own crates; needs no network.
@@ -42,14 +46,18 @@ pub(super) fn check(metadata: &Value, problems: &mut Vec<Problem>) {
 }
 
 fn is_known(name: &str) -> bool {
-    MIDDLE.contains(&name) || ["qiang-core", "qiang", "xtask", TESTKIT].contains(&name)
+    MIDDLE.contains(&name) || ["qiang-core", SQL, "qiang", "xtask", TESTKIT].contains(&name)
 }
 
 fn may_know(from: &str, to: &str, in_tests: bool) -> bool {
     let to_core = to == "qiang-core";
     let to_middle = MIDDLE.contains(&to);
     match from {
-        _ if to == TESTKIT => in_tests && from != "xtask",
+        _ if to == TESTKIT => in_tests || from == "xtask",
+        // Its own tests use what it offers to the tests of others, and so do those.
+        SQL => in_tests && to == SQL,
+        "qiang" | TESTKIT if in_tests && to == SQL => true,
+        _ if to == SQL => OVER_SQL.contains(&from),
         "qiang" | TESTKIT => to_core || to_middle,
         _ if MIDDLE.contains(&from) => to_core,
         _ => false,
@@ -86,6 +94,9 @@ mod tests {
         assert_eq!(complaints("qiang", "qiang-store", None), 0);
         assert_eq!(complaints("qiang-engine", "qiang-core", None), 0);
         assert_eq!(complaints("qiang-engine", "qiang-testkit", Some("dev")), 0);
+        assert_eq!(complaints("qiang-store", "qiang-sql", None), 0);
+        assert_eq!(complaints("qiang", "qiang-sql", Some("dev")), 0);
+        assert_eq!(complaints("xtask", "qiang-testkit", None), 0);
     }
 
     #[test]
@@ -96,6 +107,9 @@ mod tests {
         assert_eq!(complaints("qiang-store", "qiang", None), 1);
         assert_eq!(complaints("qiang", "qiang-testkit", None), 1);
         assert_eq!(complaints("xtask", "qiang-core", None), 1);
+        assert_eq!(complaints("qiang-sql", "qiang-core", None), 1);
+        assert_eq!(complaints("qiang", "qiang-sql", None), 1);
+        assert_eq!(complaints("qiang-bus", "qiang-sql", None), 1);
     }
 
     #[test]

@@ -50,7 +50,8 @@ fn names_place(line: &str, place: &str) -> bool {
         let (before, after) = (&line[..at], &line[at + place.len()..]);
         let whole = place.ends_with('/') || !after.starts_with(|c| is_word(c) || c == '-');
         let begins = !before.ends_with(|c| is_word(c) || c == '-' || c == '}');
-        whole && begins
+        let names_user = before.ends_with(":/");
+        whole && begins && !names_user
     })
 }
 
@@ -75,7 +76,7 @@ mod tests {
     fn machine_paths_are_found_and_addresses_are_not() {
         let [work, root, common] = super::PLACES;
         assert_eq!(lines("a.md", &format!("see {work}/x\n`{root}`\n../{common}y\n")), [1, 2, 3]);
-        let fine = format!("https://example.com{work}\n{work}ers\na{common}z\n");
+        let fine = format!("https://example.com{work}\nmysql:/{root}@h\n{work}ers\na{common}z\n");
         assert!(lines("a.md", &fine).is_empty());
     }
 }

@@ -1,8 +1,9 @@
 //! The payments a pool has seen, each once: what it was for, and what became of it.
 
+use super::decide::Fate;
 use super::index::Index;
 use super::records::Text;
-use crate::{Cents, ClaimId, PaymentId, PoolId, Refund, RefundReason, Timestamp};
+use crate::{ClaimId, PaymentId, PoolId, Refund};
 
 #[derive(Debug)]
 pub(super) struct Payments {
@@ -18,14 +19,6 @@ pub(super) struct Payment {
     /// The order it was meant for.
     pub(super) order: u32,
     pub(super) fate: Fate,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Fate {
-    /// It paid this claim, which is the order's own or the one granted in its place.
-    Paid { claim: u32 },
-    /// It goes back.
-    Refund { amount: Cents, reason: RefundReason, at: Timestamp },
 }
 
 impl Payments {
@@ -64,7 +57,7 @@ impl Payments {
     }
 
     /// The refund a payment ended in, if it did.
-    pub(super) fn refund(&self, pool: PoolId, payment: &Payment) -> Option<Refund> {
+    fn refund(&self, pool: PoolId, payment: &Payment) -> Option<Refund> {
         let Fate::Refund { amount, reason, at } = payment.fate else { return None };
         let order = ClaimId { pool, number: payment.order };
         Some(Refund { order, payment: PaymentId::stored(self.id(payment)), amount, reason, at })

@@ -1,0 +1,493 @@
+//! The engine for a shop that has only a database: all state is in tables, and every command is a
+//! transaction.
+//!
+//! Pools are spread over partitions. A transaction locks its partition's row first, so what
+//! happens in a partition happens in one order, on however many nodes; it releases what is
+//! overdue in its pools, reads what the commands need, decides with the rules of `qiang-core`,
+//! writes what changed with guarded statements, and appends the events to the partition's log.
+//! An answer is given when all of that is committed. Those who wait for one partition share a
+//! transaction.
+//!
+//! It is exact, and slower than the others: each decision is several trips to the database, and
+//! everybody who wants the same pool waits for the same row.
+
+mod decide;
+mod excerpt;
+mod fault;
+mod lane;
+mod list;
+mod load;
+mod log;
+mod rows;
+mod schema;
+mod sweep;
+mod turn;
+mod write;
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use qiang_core::decide::Facts;
+use qiang_core::{
+    Claim, ClaimId, ClaimRequest, Command, Outcome, PayRequest, PoolId, PoolState, PoolView,
+    Refund, ReleaseReason, Reply, RequestId, Settlement, Terms, Timestamp, UserId,
+};
+use qiang_sql::{Database, sql};
+use tokio::sync::watch;
+
+use self::excerpt::Excerpt;
+use self::fault::Fault;
+use self::lane::{Job, Lane, Task, Waiting};
+use self::load::{TermsCache, id};
+use self::rows::{claim_columns, pool_columns};
+use crate::{Clock, Error, Stats, chain};
+
+pub use self::log::LogError;
+pub use self::schema::OpenError;
+
+/// Pools whose overdue claims are released at once.
+const MAX_OVERDUE_POOLS: u32 = 256;
+/// How often a look is taken again because claims ran out meanwhile.
+const MAX_LOOKS: u32 = 3;
+
+/// How an engine on a database is set up.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Partitions to begin with. A database that has some keeps its own number.
+    pub partitions: u16,
+    /// Commands that may wait; one more is refused.
+    pub queue: usize,
+    /// How long a command may wait for the database before it is given up.
+    pub patience: Duration,
+    /// How often deadlines are looked at while nobody asks for anything.
+    pub tick: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            partitions: 16,
+            queue: 4_096,
+            patience: Duration::from_secs(10),
+            tick: Duration::from_millis(500),
+        }
+    }
+}
+
+/// A handle to the engine; all clones are the same engine. Others may work on the same database.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    database: Database,
+    options: Options,
+    clock: Arc<dyn Clock>,
+    /// The latest time that the clock has shown.
+    latest: AtomicI64,
+    /// Names this engine among all that were ever opened on the database.
+    caller: i64,
+    /// One for each partition.
+    lanes: Box<[Lane]>,
+    terms: TermsCache,
+    waiting: Arc<AtomicUsize>,
+    stats: Stats,
+    /// Counts the commits of this process.
+    durable: watch::Sender<u64>,
+    /// Lanes that are being served.
+    serving: watch::Sender<usize>,
+    closed: AtomicBool,
+    ended: watch::Sender<bool>,
+}
+
+impl Engine {
+    /// Brings the tables into shape, releases what ran out meanwhile, and starts.
+    pub async fn open(
+        database: Database,
+        options: Options,
+        clock: impl Clock,
+    ) -> Result<Self, OpenError> {
+        let clock: Arc<dyn Clock> = Arc::new(clock);
+        let schema::Entered { caller, partitions } =
+            schema::enter(&database, options.partitions, clock.now()).await?;
+        let shared = Arc::new(Shared {
+            database,
+            options,
+            clock,
+            latest: AtomicI64::new(i64::MIN),
+            caller,
+            lanes: (0..partitions).map(|_| Lane::default()).collect(),
+            terms: TermsCache::default(),
+            waiting: Arc::default(),
+            stats: Stats::default(),
+            durable: watch::Sender::new(0),
+            serving: watch::Sender::new(0),
+            closed: AtomicBool::new(false),
+            ended: watch::Sender::new(false),
+        });
+        let engine = Self { shared };
+        engine.expire_due().await?;
+        tokio::spawn(sweep::tick(Arc::downgrade(&engine.shared)));
+        Ok(engine)
+    }
+
+    /// Opens a pool. Asking again with the same terms gives the pool as it is.
+    pub async fn open_pool(
+        &self,
+        pool: PoolId,
+        terms: Arc<Terms>,
+    ) -> Result<Outcome<PoolView>, Error> {
+        assert_eq!(terms.check(), Ok(()), "terms are checked before they get here");
+        self.ask_pool(Command::Open { pool, terms }).await
+    }
+
+    /// Takes units for a user.
+    pub async fn claim(&self, wish: ClaimRequest) -> Result<Outcome<Claim>, Error> {
+        self.ask_claim(Command::Claim(wish)).await
+    }
+
+    /// Turns a hold into an order. A user may only touch their own; `None` is the shop itself.
+    pub async fn order(&self, claim: ClaimId, by: Option<UserId>) -> Result<Outcome<Claim>, Error> {
+        self.ask_claim(Command::Order { claim, by }).await
+    }
+
+    /// Tells that money arrived for an order.
+    pub async fn pay(&self, pay: PayRequest) -> Result<Outcome<Settlement>, Error> {
+        self.ask_money(Command::Pay(pay)).await
+    }
+
+    /// Owes back a payment that came for a cleared pool.
+    pub async fn refund(&self, pay: PayRequest) -> Result<Outcome<Settlement>, Error> {
+        self.ask_money(Command::Refund(pay)).await
+    }
+
+    /// Gives units and quota back.
+    pub async fn release(
+        &self,
+        claim: ClaimId,
+        by: Option<UserId>,
+        reason: ReleaseReason,
+    ) -> Result<Outcome<Claim>, Error> {
+        self.ask_claim(Command::Release { claim, by, reason }).await
+    }
+
+    /// Adds units to a pool.
+    pub async fn restock(
+        &self,
+        pool: PoolId,
+        units: NonZeroU32,
+        request: RequestId,
+    ) -> Result<Outcome<PoolView>, Error> {
+        self.ask_pool(Command::Restock { pool, units, request }).await
+    }
+
+    /// Ends granting.
+    pub async fn close(&self, pool: PoolId) -> Result<Outcome<PoolView>, Error> {
+        self.ask_pool(Command::Close { pool }).await
+    }
+
+    /// Drops a closed pool whose claims are all settled. Its rows are deleted little by little.
+    pub async fn clear(&self, pool: PoolId) -> Result<Outcome<PoolView>, Error> {
+        self.ask_pool(Command::Clear { pool }).await
+    }
+
+    /// A pool as it is now.
+    pub async fn pool(&self, id: PoolId) -> Result<Option<PoolView>, Error> {
+        Ok(self.shared.look(id).await?.map(|pool| pool.view()))
+    }
+
+    /// A pool as its last change left it.
+    pub async fn pool_state(&self, id: PoolId) -> Result<Option<PoolState>, Error> {
+        Ok(self.shared.look(id).await?.map(|pool| pool.state))
+    }
+
+    /// Pools by the time they were opened, newest first, skipping `skip` and at most `max`.
+    pub async fn pools(&self, skip: usize, max: usize) -> Result<Vec<PoolView>, Error> {
+        self.expire_due().await?;
+        let excerpts = self.shared.newest(skip, max).await.map_err(told)?;
+        Ok(excerpts.iter().map(Facts::view).collect())
+    }
+
+    /// A claim as it is now.
+    pub async fn claim_view(&self, id: ClaimId) -> Result<Option<Claim>, Error> {
+        let claims = self.claims(id.pool, id.number.saturating_sub(1), 1).await?;
+        Ok(claims.into_iter().find(|claim| claim.id == id))
+    }
+
+    /// Claims of a pool behind number `after`, at most `max`.
+    pub async fn claims(&self, pool: PoolId, after: u32, max: u32) -> Result<Vec<Claim>, Error> {
+        match self.shared.look(pool).await? {
+            Some(excerpt) if !excerpt.is_cleared() => {
+                self.shared.claims(pool, after, max).await.map_err(told)
+            }
+            Some(_) | None => Ok(Vec::new()),
+        }
+    }
+
+    /// Refunds of a pool from place `from` on, at most `max`, each with its place.
+    pub async fn refunds(
+        &self,
+        pool: PoolId,
+        from: usize,
+        max: usize,
+    ) -> Result<Vec<(usize, Refund)>, Error> {
+        self.shared.refunds(pool, from, max).await.map_err(told)
+    }
+
+    /// Looks at the clock: when this returns, everything overdue is released, in all pools.
+    pub async fn expire_due(&self) -> Result<(), Error> {
+        loop {
+            let pools = self.shared.overdue_pools().await.map_err(told)?;
+            let all = pools.len() < MAX_OVERDUE_POOLS as usize;
+            // All at once, so that those of one partition share a transaction.
+            let released: Vec<_> = pools
+                .into_iter()
+                .map(|pool| self.shared.submit(Task::Expire(pool), usize::MAX))
+                .collect();
+            for released in released {
+                released?.await.unwrap_or(Err(Error::Unavailable))?;
+            }
+            if all {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Rises whenever this process has made something durable. Others may do so too.
+    #[must_use]
+    pub fn durable(&self) -> watch::Receiver<u64> {
+        self.shared.durable.subscribe()
+    }
+
+    /// What the engine counts about itself.
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        &self.shared.stats
+    }
+
+    /// How many wait for an answer.
+    #[must_use]
+    pub fn queue_depth(&self) -> usize {
+        self.shared.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Returns when the engine was shut down.
+    pub async fn ended(&self) {
+        let mut ended = self.shared.ended.subscribe();
+        // The sender lives as long as `self`.
+        let _gone = ended.wait_for(|ended| *ended).await;
+    }
+
+    /// Takes nothing more, and returns when everything taken is answered.
+    pub async fn shut_down(&self) {
+        self.shared.closed.store(true, Ordering::Release);
+        let mut serving = self.shared.serving.subscribe();
+        let _gone = serving.wait_for(|lanes| *lanes == 0).await;
+        self.shared.ended.send_replace(true);
+    }
+
+    async fn ask_claim(&self, command: Command) -> Result<Outcome<Claim>, Error> {
+        match self.shared.ask(command).await? {
+            Reply::Claim(outcome) => Ok(outcome),
+            other => unreachable!("asked about a claim, answered {other:?}"),
+        }
+    }
+
+    async fn ask_pool(&self, command: Command) -> Result<Outcome<PoolView>, Error> {
+        match self.shared.ask(command).await? {
+            Reply::Pool(outcome) => Ok(outcome),
+            other => unreachable!("asked about a pool, answered {other:?}"),
+        }
+    }
+
+    async fn ask_money(&self, command: Command) -> Result<Outcome<Settlement>, Error> {
+        match self.shared.ask(command).await? {
+            Reply::Settlement(outcome) => Ok(outcome),
+            other => unreachable!("asked about money, answered {other:?}"),
+        }
+    }
+}
+
+impl Shared {
+    /// The time as this process has seen it, which never goes back.
+    fn now(&self) -> Timestamp {
+        let shown = self.clock.now().millis();
+        Timestamp::from_millis(self.latest.fetch_max(shown, Ordering::SeqCst).max(shown))
+    }
+
+    async fn ask(self: &Arc<Self>, command: Command) -> Result<Reply, Error> {
+        let answer = self.submit(Task::Command(command), self.options.queue);
+        if answer.as_ref().is_err_and(|error| *error == Error::Overloaded) {
+            self.stats.overloaded.fetch_add(1, Ordering::Relaxed);
+        }
+        let reply = answer?.await.unwrap_or(Err(Error::Unavailable))?;
+        Ok(reply.expect("a command has a reply"))
+    }
+
+    /// Puts a task in line, unless `max` wait already, and sees to it that somebody serves it.
+    fn submit(
+        self: &Arc<Self>,
+        task: Task,
+        max: usize,
+    ) -> Result<tokio::sync::oneshot::Receiver<lane::Answer>, Error> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Unavailable);
+        }
+        let place = Waiting::take(&self.waiting, max).ok_or(Error::Overloaded)?;
+        let (job, answer) = Job::new(task, place);
+        let partition = self.partition_of(job.pool());
+        if self.lanes[usize::from(partition)].join(job) {
+            self.serving.send_modify(|lanes| *lanes += 1);
+            let shared = Arc::clone(self);
+            tokio::spawn(async move { shared.serve(partition).await });
+        }
+        Ok(answer)
+    }
+
+    /// A pool as it is, with nothing overdue in it.
+    async fn look(self: &Arc<Self>, pool: PoolId) -> Result<Option<Excerpt>, Error> {
+        for _ in 0..MAX_LOOKS {
+            let found = self.read_pool(pool).await.map_err(told)?;
+            let Some((excerpt, overdue)) = found else { return Ok(None) };
+            if !overdue {
+                return Ok(Some(excerpt));
+            }
+            let released = self.submit(Task::Expire(pool), usize::MAX)?;
+            released.await.unwrap_or(Err(Error::Unavailable))?;
+        }
+        let found = self.read_pool(pool).await.map_err(told)?;
+        Ok(found.map(|(excerpt, _)| excerpt))
+    }
+
+    /// A pool as it lies in the tables, and whether something in it is overdue.
+    async fn read_pool(&self, pool: PoolId) -> Result<Option<(Excerpt, bool)>, Fault> {
+        let row = self
+            .database
+            .fetch_optional(
+                sql!(concat!(
+                    "SELECT ",
+                    pool_columns!(),
+                    ", EXISTS (SELECT 1 FROM engine_claims c WHERE c.pool_id = p.id AND c.due <= ?)
+                     FROM engine_pools p WHERE p.id = ?"
+                )),
+                &[self.now().millis().into(), id(pool)],
+            )
+            .await?;
+        let Some(row) = row else { return Ok(None) };
+        let excerpt = rows::pool(&row, self.terms_of(pool).await?)?;
+        Ok(Some((excerpt, row.int(rows::BEHIND_POOL)? != 0)))
+    }
+
+    async fn newest(&self, skip: usize, max: usize) -> Result<Vec<Excerpt>, Fault> {
+        let found = self
+            .database
+            .fetch_all(
+                sql!(concat!(
+                    "SELECT ",
+                    pool_columns!(),
+                    " FROM engine_pools p ORDER BY p.opened_at DESC, p.id DESC LIMIT ? OFFSET ?"
+                )),
+                &[number(max).into(), number(skip).into()],
+            )
+            .await?;
+        let mut excerpts = Vec::with_capacity(found.len());
+        for row in found {
+            let terms = self.terms_of(rows::pool_id(&row)?).await?;
+            excerpts.push(rows::pool(&row, terms)?);
+        }
+        Ok(excerpts)
+    }
+
+    async fn terms_of(&self, pool: PoolId) -> Result<Arc<Terms>, Fault> {
+        if let Some(terms) = self.terms.get(pool) {
+            return Ok(terms);
+        }
+        let opened = sql!("SELECT opened FROM engine_terms WHERE pool_id = ?");
+        let row = self.database.fetch_optional(opened, &[id(pool)]).await?;
+        let row = row.ok_or(Fault::Missing { what: "the rules of a pool" })?;
+        let terms = rows::terms(&row, 0)?;
+        self.terms.keep(pool, &terms);
+        Ok(terms)
+    }
+
+    async fn claims(&self, pool: PoolId, after: u32, max: u32) -> Result<Vec<Claim>, Fault> {
+        let found = self
+            .database
+            .fetch_all(
+                sql!(concat!(
+                    "SELECT ",
+                    claim_columns!(),
+                    " FROM engine_claims WHERE pool_id = ? AND number > ? AND number <= ?
+                     ORDER BY number"
+                )),
+                &[id(pool), after.into(), after.saturating_add(max).into()],
+            )
+            .await?;
+        found.iter().map(|row| Ok(rows::claim(row, pool)?.claim)).collect()
+    }
+
+    async fn refunds(
+        &self,
+        pool: PoolId,
+        from: usize,
+        max: usize,
+    ) -> Result<Vec<(usize, Refund)>, Fault> {
+        let found = self
+            .database
+            .fetch_all(
+                sql!(
+                    "SELECT place, payment_id, order_number, claim, amount_cents, reason, at
+                     FROM engine_payments WHERE pool_id = ? AND place >= ? AND claim IS NULL
+                     ORDER BY place LIMIT ?"
+                ),
+                &[id(pool), number(from).into(), number(max).into()],
+            )
+            .await?;
+        found.iter().map(|row| rows::refund(row, pool)).collect()
+    }
+
+    /// Some of the pools in which something is overdue.
+    async fn overdue_pools(&self) -> Result<Vec<PoolId>, Fault> {
+        let found = self
+            .database
+            .fetch_all(
+                sql!(
+                    "SELECT p.id FROM engine_pools p WHERE p.held + p.ordered > 0
+                        AND EXISTS (SELECT 1 FROM engine_claims c
+                                    WHERE c.pool_id = p.id AND c.due <= ?)
+                     LIMIT ?"
+                ),
+                &[self.now().millis().into(), MAX_OVERDUE_POOLS.into()],
+            )
+            .await?;
+        found.iter().map(rows::pool_id).collect()
+    }
+
+    /// Where a pool belongs; the same on every node, for ever.
+    fn partition_of(&self, pool: PoolId) -> u16 {
+        let mut mixed = pool.get().wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        mixed ^= mixed >> 32;
+        let partition = mixed % self.lanes.len() as u64;
+        u16::try_from(partition).expect("there are at most 65,535 partitions")
+    }
+}
+
+/// What the caller hears when reading failed; the rest is logged.
+#[expect(clippy::needless_pass_by_value, reason = "it ends here")]
+fn told(fault: Fault) -> Error {
+    if fault.may_pass() {
+        tracing::warn!(error = chain(&fault), "the database could not be read");
+    } else {
+        tracing::error!(error = chain(&fault), "the tables could not be understood");
+    }
+    Error::Unavailable
+}
+
+/// As a parameter; more than a column can hold is as good as no limit.
+fn number(value: usize) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

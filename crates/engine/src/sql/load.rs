@@ -1,0 +1,337 @@
+//! Reads what a batch of commands needs, with the partition's row locked.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use qiang_core::decide::Fate;
+use qiang_core::{
+    Command, LimitBy, PaymentId, PoolId, RequestId, Supply, Terms, Timestamp, UserId,
+};
+use qiang_sql::{Transaction, Value, sql};
+
+use super::excerpt::{Excerpt, buyer_name};
+use super::fault::Fault;
+use super::list::Listed;
+use super::rows::{self, claim_columns, pool_columns};
+
+/// Rules of pools that are kept in memory; they never change.
+const MAX_TERMS: usize = 1_024;
+
+/// The rules of pools, each read once.
+#[derive(Debug, Default)]
+pub(super) struct TermsCache(Mutex<HashMap<PoolId, Arc<Terms>>>);
+
+impl TermsCache {
+    pub(super) fn get(&self, pool: PoolId) -> Option<Arc<Terms>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&pool).cloned()
+    }
+
+    pub(super) fn keep(&self, pool: PoolId, terms: &Arc<Terms>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= MAX_TERMS {
+            kept.clear();
+        }
+        kept.insert(pool, Arc::clone(terms));
+    }
+}
+
+/// Everything a batch may look at.
+#[derive(Debug, Default)]
+pub(super) struct Loaded {
+    /// The pools that the batch names; `None` is not there.
+    pub(super) pools: BTreeMap<PoolId, Option<Excerpt>>,
+    /// In which pool a payment of the batch was seen.
+    pub(super) owners: HashMap<PaymentId, PoolId>,
+    /// Payments of the batch whose rows are left over from a pool that was cleared.
+    pub(super) stale: Vec<PaymentId>,
+}
+
+/// What the commands of a batch want to know of one pool.
+#[derive(Debug, Default)]
+struct Wanted<'a> {
+    numbers: BTreeSet<u32>,
+    requests: BTreeSet<(&'a UserId, &'a RequestId)>,
+    buyers: BTreeSet<&'a str>,
+    restock: Option<&'a RequestId>,
+    takes: u32,
+}
+
+static POOLS: Listed = Listed::within(concat!(
+    "SELECT ",
+    pool_columns!(),
+    ", EXISTS (SELECT 1 FROM engine_claims c WHERE c.pool_id = p.id AND c.due <= ?)
+     FROM engine_pools p WHERE p.id IN ({list})"
+));
+
+static TERMS: Listed =
+    Listed::within("SELECT pool_id, opened FROM engine_terms WHERE pool_id IN ({list})");
+
+static CLAIMS: Listed = Listed::within(concat!(
+    "SELECT ",
+    claim_columns!(),
+    " FROM engine_claims WHERE pool_id = ? AND number IN ({list})"
+));
+
+static REQUESTS: Listed = Listed::any(
+    concat!("SELECT ", claim_columns!(), " FROM engine_claims WHERE pool_id = ? AND ({list})"),
+    "(user_id = ? AND request_id = ?)",
+);
+
+static BUYERS: Listed = Listed::within(
+    "SELECT name, latest, used FROM engine_buyers WHERE pool_id = ? AND name IN ({list})",
+);
+
+static PAYMENTS: Listed = Listed::within(
+    "SELECT m.pool_id, m.payment_id, p.last_change, m.order_number, m.claim, m.amount_cents,
+        m.reason, m.at
+     FROM engine_payments m JOIN engine_pools p ON p.id = m.pool_id
+     WHERE m.payment_id IN ({list})",
+);
+
+impl Loaded {
+    /// Reads the pools, and says which of them have claims that are overdue at `now`.
+    pub(super) async fn pools(
+        transaction: &mut Transaction,
+        cache: &TermsCache,
+        pools: &BTreeSet<PoolId>,
+        now: Timestamp,
+    ) -> Result<(Self, Vec<PoolId>), Fault> {
+        let mut loaded = Self::default();
+        let ids: Vec<_> = pools.iter().map(|pool| [id(*pool)]).collect();
+        let found = POOLS.fetch(transaction, &[now.millis().into()], &ids, &[]).await?;
+        let mut unknown = Vec::new();
+        for row in &found {
+            let pool = rows::pool_id(row)?;
+            if cache.get(pool).is_none() {
+                unknown.push([id(pool)]);
+            }
+        }
+        let mut read = HashMap::new();
+        if !unknown.is_empty() {
+            for row in TERMS.fetch(transaction, &[], &unknown, &[]).await? {
+                let (pool, terms) = (rows::pool_id(&row)?, rows::terms(&row, 1)?);
+                cache.keep(pool, &terms);
+                read.insert(pool, terms);
+            }
+        }
+        let mut overdue = Vec::new();
+        for row in &found {
+            let pool = rows::pool_id(row)?;
+            let terms = read.get(&pool).cloned().or_else(|| cache.get(pool));
+            let terms = terms.ok_or(Fault::Missing { what: "the rules of a pool" })?;
+            loaded.pools.insert(pool, Some(rows::pool(row, terms)?));
+            if row.int(rows::BEHIND_POOL)? != 0 {
+                overdue.push(pool);
+            }
+        }
+        for pool in pools {
+            loaded.pools.entry(*pool).or_insert(None);
+        }
+        Ok((loaded, overdue))
+    }
+
+    /// Reads claims of a pool that are overdue, earliest first, with those who have them.
+    pub(super) async fn overdue(
+        &mut self,
+        transaction: &mut Transaction,
+        pool: PoolId,
+        now: Timestamp,
+        max: usize,
+    ) -> Result<Vec<(u32, Timestamp)>, Fault> {
+        let Some(Some(excerpt)) = self.pools.get_mut(&pool) else { return Ok(Vec::new()) };
+        let max = i64::try_from(max).unwrap_or(i64::MAX);
+        let found = transaction
+            .fetch_all(
+                sql!(concat!(
+                    "SELECT ",
+                    claim_columns!(),
+                    ", due FROM engine_claims WHERE pool_id = ? AND due <= ?
+                     ORDER BY due, number LIMIT ?"
+                )),
+                &[id(pool), now.millis().into(), max.into()],
+            )
+            .await?;
+        let (mut overdue, mut names) = (Vec::new(), BTreeSet::new());
+        for row in found {
+            let due = Timestamp::from_millis(row.int(17)?);
+            let claim = rows::claim(&row, pool)?;
+            overdue.push((claim.claim.id.number, due));
+            names.insert(buyer_name(&excerpt.state.terms, &claim.claim).to_owned());
+            excerpt.add_claim(claim);
+        }
+        read_buyers(transaction, excerpt, names.iter().map(String::as_str)).await?;
+        Ok(overdue)
+    }
+
+    /// Reads what the commands need beside their pools.
+    pub(super) async fn details(
+        &mut self,
+        transaction: &mut Transaction,
+        commands: &[&Command],
+    ) -> Result<(), Fault> {
+        let mut wanted = BTreeMap::<PoolId, Wanted<'_>>::new();
+        let mut payments = BTreeSet::new();
+        for command in commands {
+            let pool = pool_of(command);
+            let Some(Some(excerpt)) = self.pools.get(&pool) else { continue };
+            wanted.entry(pool).or_default().add(command, &excerpt.state.terms);
+            if let Command::Pay(pay) | Command::Refund(pay) = command {
+                payments.insert(pay.payment.as_str());
+            }
+        }
+        self.read_payments(transaction, &payments, &mut wanted).await?;
+        for (pool, wanted) in wanted {
+            let Some(Some(excerpt)) = self.pools.get_mut(&pool) else { continue };
+            wanted.read(transaction, excerpt).await?;
+        }
+        Ok(())
+    }
+
+    async fn read_payments(
+        &mut self,
+        transaction: &mut Transaction,
+        payments: &BTreeSet<&str>,
+        wanted: &mut BTreeMap<PoolId, Wanted<'_>>,
+    ) -> Result<(), Fault> {
+        let items: Vec<_> = payments.iter().map(|payment| [(*payment).into()]).collect();
+        for row in PAYMENTS.fetch(transaction, &[], &items, &[]).await? {
+            let (pool, payment) = (rows::pool_id(&row)?, PaymentId::new(row.text(1)?)?);
+            let seen = rows::seen(&row, 3)?;
+            if let Fate::Paid { claim } = seen.fate {
+                if row.text(2)? == "cleared" {
+                    self.stale.push(payment);
+                    continue;
+                }
+                if let Some(wanted) = wanted.get_mut(&pool) {
+                    wanted.numbers.insert(claim);
+                }
+            }
+            if let Some(Some(excerpt)) = self.pools.get_mut(&pool) {
+                excerpt.add_payment(payment.clone(), seen);
+            }
+            self.owners.insert(payment, pool);
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Wanted<'a> {
+    fn add(&mut self, command: &'a Command, terms: &Terms) {
+        match command {
+            Command::Claim(wish) => {
+                self.takes += 1;
+                if let Some(request) = &wish.request {
+                    self.requests.insert((&wish.user, request));
+                }
+                match (terms.limit_by, &wish.identity) {
+                    (LimitBy::User, _) => drop(self.buyers.insert(wish.user.as_str())),
+                    (LimitBy::Identity, Some(identity)) => {
+                        self.buyers.insert(identity.as_str());
+                    }
+                    // Refused before anybody asks what they have.
+                    (LimitBy::Identity, None) => {}
+                }
+            }
+            Command::Order { claim, .. } | Command::Release { claim, .. } => {
+                self.numbers.insert(claim.number);
+            }
+            Command::Pay(pay) => {
+                self.takes += 1;
+                self.numbers.insert(pay.order.number);
+            }
+            Command::Restock { request, .. } => self.restock = Some(request),
+            Command::Open { .. }
+            | Command::Close { .. }
+            | Command::Clear { .. }
+            | Command::Refund(_) => {}
+        }
+    }
+
+    async fn read(self, transaction: &mut Transaction, excerpt: &mut Excerpt) -> Result<(), Fault> {
+        let pool = excerpt.state.id;
+        if let Some(request) = self.restock {
+            let row = transaction
+                .fetch_optional(
+                    sql!("SELECT units FROM engine_restocks WHERE pool_id = ? AND request_id = ?"),
+                    &[id(pool), request.as_str().into()],
+                )
+                .await?;
+            let units = row.map(|row| rows::short(&row, 0)).transpose()?;
+            excerpt.add_restock(request.clone(), units);
+        }
+        // Of a cleared pool there is nothing but refunds, whatever rows are still there.
+        if excerpt.is_cleared() {
+            return Ok(());
+        }
+        let known = 1..=excerpt.counts.claims;
+        let numbers = self.numbers.iter().filter(|number| known.contains(number));
+        let numbers: Vec<_> = numbers.map(|number| [(*number).into()]).collect();
+        for row in CLAIMS.fetch(transaction, &[id(pool)], &numbers, &[]).await? {
+            excerpt.add_claim(rows::claim(&row, pool)?);
+        }
+        let requests = self.requests.iter();
+        let requests: Vec<_> =
+            requests.map(|(user, id)| [user.as_str().into(), id.as_str().into()]).collect();
+        for row in REQUESTS.fetch(transaction, &[id(pool)], &requests, &[]).await? {
+            excerpt.add_claim(rows::claim(&row, pool)?);
+        }
+        for (user, request) in self.requests {
+            excerpt.looked_for_request(user, request);
+        }
+        let theirs = excerpt.claims.values().map(|entry| &entry.now.claim);
+        let theirs: BTreeSet<_> =
+            theirs.map(|claim| buyer_name(&excerpt.state.terms, claim).to_owned()).collect();
+        let names = self.buyers.into_iter().chain(theirs.iter().map(String::as_str));
+        read_buyers(transaction, excerpt, names).await?;
+        if self.takes > 0 && matches!(excerpt.state.terms.supply, Supply::Portions(_)) {
+            let free = transaction
+                .fetch_all(
+                    sql!(
+                        "SELECT place FROM engine_portions WHERE pool_id = ? AND claim = 0
+                         ORDER BY place LIMIT ?"
+                    ),
+                    &[id(pool), self.takes.into()],
+                )
+                .await?;
+            for row in free {
+                excerpt.add_free(rows::short(&row, 0)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn read_buyers<'a>(
+    transaction: &mut Transaction,
+    excerpt: &mut Excerpt,
+    names: impl Iterator<Item = &'a str>,
+) -> Result<(), Fault> {
+    let names: BTreeSet<&str> = names.filter(|name| !excerpt.knows_buyer(name)).collect();
+    let items: Vec<_> = names.iter().map(|name| [(*name).into()]).collect();
+    let pool = id(excerpt.state.id);
+    for row in BUYERS.fetch(transaction, &[pool], &items, &[]).await? {
+        excerpt.add_buyer(row.text(0)?, Some(rows::buyer(&row, 1)?));
+    }
+    for name in names {
+        excerpt.add_buyer(name, None);
+    }
+    Ok(())
+}
+
+/// A pool's id as a parameter.
+pub(super) fn id(pool: PoolId) -> Value<'static> {
+    Value::Int(i64::try_from(pool.get()).expect("ids fit a signed column"))
+}
+
+/// The pool a command is about.
+pub(super) fn pool_of(command: &Command) -> PoolId {
+    match command {
+        Command::Open { pool, .. }
+        | Command::Restock { pool, .. }
+        | Command::Close { pool }
+        | Command::Clear { pool } => *pool,
+        Command::Claim(wish) => wish.pool,
+        Command::Order { claim, .. } | Command::Release { claim, .. } => claim.pool,
+        Command::Pay(pay) | Command::Refund(pay) => pay.order.pool,
+    }
+}

@@ -1,0 +1,108 @@
+//! The engine on a database passes what every engine must.
+
+use std::sync::Arc;
+
+use qiang_core::{Claim, ClaimId, Command, Event, PoolId, PoolView, Reply, Timestamp};
+use qiang_engine::sql::Engine;
+use qiang_engine::{Clock, Error, ManualClock};
+use qiang_sql::{Dialect, on_every_database};
+use qiang_testkit::contract::{self, Subject};
+
+use super::fixture::{World, ask, each_world, events};
+
+struct OnDatabase {
+    engine: Engine,
+    clock: Arc<ManualClock>,
+}
+
+impl Subject for OnDatabase {
+    type Error = Error;
+
+    async fn ask(&self, command: Command) -> Result<Reply, Error> {
+        ask(&self.engine, command).await
+    }
+
+    async fn pool(&self, id: PoolId) -> Result<Option<PoolView>, Error> {
+        self.engine.pool(id).await
+    }
+
+    async fn claim(&self, id: ClaimId) -> Result<Option<Claim>, Error> {
+        self.engine.claim_view(id).await
+    }
+
+    async fn events(&self) -> Result<Vec<Event>, Error> {
+        Ok(events(&self.engine).await)
+    }
+
+    async fn set_time(&self, now: Timestamp) -> Result<(), Error> {
+        self.clock.advance_millis(now.millis() - self.clock.now().millis());
+        self.engine.expire_due().await
+    }
+}
+
+async fn subject(on: Dialect) -> (World, OnDatabase) {
+    let world = World::new(on).await;
+    let subject = OnDatabase { engine: world.engine().await, clock: Arc::clone(&world.clock) };
+    (world, subject)
+}
+
+async fn oracle(on: Dialect, seed: u64) {
+    let (_world, subject) = subject(on).await;
+    contract::answers_as_the_oracle(&subject, seed, 60).await;
+    subject.engine.shut_down().await;
+}
+
+mod it_answers_as_the_oracle {
+    use qiang_sql::Dialect;
+
+    use super::{each_world, oracle};
+
+    #[test]
+    fn sqlite() {
+        each_world(Dialect::Sqlite, 12, oracle);
+    }
+
+    #[test]
+    fn mysql() {
+        each_world(Dialect::MySql, 5, oracle);
+    }
+
+    #[test]
+    fn postgres() {
+        each_world(Dialect::Postgres, 5, oracle);
+    }
+}
+
+async fn a_sale_from_opening_to_clearing(on: Dialect) {
+    let (_world, subject) = subject(on).await;
+    contract::a_sale_from_opening_to_clearing(&subject).await;
+}
+
+async fn late_money_is_never_lost(on: Dialect) {
+    let (_world, subject) = subject(on).await;
+    contract::late_money_is_never_lost(&subject).await;
+}
+
+async fn what_it_answered_is_there_for_the_next_engine(on: Dialect) {
+    let (world, subject) = subject(on).await;
+    contract::answers_as_the_oracle(&subject, 1, 80).await;
+    let engine = subject.engine;
+    let pools = engine.pools(0, 100).await.expect("they can be read");
+    let mut claims = Vec::new();
+    for pool in &pools {
+        claims.extend(engine.claims(pool.id, 0, 1_000).await.expect("they can be read"));
+    }
+    engine.shut_down().await;
+    let again = world.engine().await;
+    assert_eq!(again.pools(0, 100).await.expect("they can be read"), pools);
+    for claim in claims {
+        let found = again.claim_view(claim.id).await.expect("it can be read");
+        assert_eq!(found, Some(claim));
+    }
+}
+
+on_every_database!(
+    a_sale_from_opening_to_clearing,
+    late_money_is_never_lost,
+    what_it_answered_is_there_for_the_next_engine,
+);

@@ -1,0 +1,133 @@
+//! An engine on a database that exists for one test.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use qiang_core::{Claim, Command, Event, Flow, Outcome, PoolId, Reply, Timestamp};
+use qiang_engine::sql::{Engine, Options};
+use qiang_engine::{Error, ManualClock};
+use qiang_sql::scratch::{Scratch, available};
+use qiang_sql::{Database, Dialect, Limits};
+use qiang_testkit::contract::{sale, wish};
+use qiang_testkit::each_seed;
+
+/// Longer than anything here takes; only a test that fails waits for it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A database, for as long as the test runs.
+pub(crate) struct World {
+    pub(crate) scratch: Scratch,
+    pub(crate) clock: Arc<ManualClock>,
+}
+
+impl World {
+    pub(crate) async fn new(on: Dialect) -> Self {
+        let scratch = Scratch::new(on).await;
+        Self { scratch, clock: Arc::new(ManualClock::new(Timestamp::from_millis(0))) }
+    }
+
+    pub(crate) async fn database(&self) -> Database {
+        let limits = Limits { connections: 6, patience: Duration::from_secs(20) };
+        Database::open_with(self.scratch.url(), limits).await.expect("it was just made")
+    }
+
+    /// One more engine on the same database, with connections of its own.
+    pub(crate) async fn engine(&self) -> Engine {
+        self.engine_with(options()).await
+    }
+
+    pub(crate) async fn engine_with(&self, options: Options) -> Engine {
+        let clock = Arc::clone(&self.clock);
+        Engine::open(self.database().await, options, clock).await.expect("a fresh database")
+    }
+}
+
+/// Two partitions, so that pools meet and do not meet; no ticks but those a test makes.
+pub(crate) fn options() -> Options {
+    Options {
+        partitions: 2,
+        queue: 4_096,
+        patience: Duration::from_secs(30),
+        tick: Duration::from_secs(3_600),
+    }
+}
+
+/// Runs seeded worlds one by one, each in a runtime of its own.
+pub(crate) fn each_world<F: Future<Output = ()>>(
+    on: Dialect,
+    runs: u64,
+    world: impl Fn(Dialect, u64) -> F,
+) {
+    if !available(on) {
+        return;
+    }
+    each_seed(runs, |seed| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(soon("a world", world(on, seed)));
+    });
+}
+
+/// Waits for what must happen, and fails when it does not.
+pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("{what}: it never happened"),
+    }
+}
+
+/// Asks an engine.
+pub(crate) async fn ask(engine: &Engine, command: Command) -> Result<Reply, Error> {
+    match command {
+        Command::Open { pool, terms } => engine.open_pool(pool, terms).await.map(Reply::Pool),
+        Command::Claim(wish) => engine.claim(wish).await.map(Reply::Claim),
+        Command::Order { claim, by } => engine.order(claim, by).await.map(Reply::Claim),
+        Command::Pay(pay) => engine.pay(pay).await.map(Reply::Settlement),
+        Command::Release { claim, by, reason } => {
+            engine.release(claim, by, reason).await.map(Reply::Claim)
+        }
+        Command::Restock { pool, units, request } => {
+            engine.restock(pool, units, request).await.map(Reply::Pool)
+        }
+        Command::Close { pool } => engine.close(pool).await.map(Reply::Pool),
+        Command::Clear { pool } => engine.clear(pool).await.map(Reply::Pool),
+        Command::Refund(pay) => engine.refund(pay).await.map(Reply::Settlement),
+    }
+}
+
+/// All events of all partitions.
+pub(crate) async fn events(engine: &Engine) -> Vec<Event> {
+    let mut all = Vec::new();
+    for partition in 0..engine.partitions() {
+        let mut after = 0;
+        loop {
+            let read = engine.read_log(partition, after, 100).await;
+            let (events, reached) = read.expect("the log can be read");
+            assert_eq!(reached - after, events.len() as u64, "every event has a position");
+            if events.is_empty() {
+                break;
+            }
+            all.extend(events);
+            after = reached;
+        }
+    }
+    all
+}
+
+/// The pool most tests use.
+pub(crate) fn pool() -> PoolId {
+    PoolId::new(7).expect("positive")
+}
+
+/// Opens a sale of `stock` units in [`pool`].
+pub(crate) async fn open_sale(engine: &Engine, stock: u32, flow: Flow) {
+    let opened = engine.open_pool(pool(), Arc::new(sale(stock, flow))).await;
+    assert!(matches!(opened, Ok(Outcome::Done(_))), "{opened:?}");
+}
+
+/// A claim that must be granted.
+pub(crate) async fn grant(engine: &Engine, user: &str) -> Claim {
+    match engine.claim(wish(pool(), user, None)).await {
+        Ok(Outcome::Done(claim)) => claim,
+        other => panic!("{user} should get one: {other:?}"),
+    }
+}

@@ -1,0 +1,7 @@
+//! The engine on a database: what every engine must pass, and what only a database can do to it.
+//! Everything runs on SQLite, and on the servers that the environment names.
+
+mod contract;
+mod crowd;
+mod fixture;
+mod log;

@@ -1,0 +1,35 @@
+//! Talks to SQLite, MySQL, MariaDB and PostgreSQL with one code.
+//!
+//! SQL is written once, with `?` for parameters, in what all of them understand; what they spell
+//! differently stands side by side in one [`Statement`]. Rows are read the same from each, and
+//! nothing that stands in a database makes reading panic.
+//!
+//! A transaction is on the disk when [`Transaction::commit`] returns. One that was not committed
+//! never happened: its connection is closed, and nothing of it reaches whoever comes next.
+//!
+//! Nothing here knows what the tables are about, and no password is ever shown.
+
+mod bulk;
+mod connection;
+mod database;
+mod dialect;
+mod error;
+mod migrations;
+mod row;
+#[cfg(feature = "scratch")]
+pub mod scratch;
+mod sqlite;
+mod statement;
+mod transaction;
+mod url;
+mod value;
+
+pub use bulk::{Insert, Tail};
+pub use database::{Database, Limits};
+pub use dialect::Dialect;
+pub use error::{BadColumn, Error, Result};
+pub use migrations::{Migration, Migrations, Schema, Step};
+pub use row::Row;
+pub use statement::Statement;
+pub use transaction::Transaction;
+pub use value::{Params, Value};

@@ -1,0 +1,6 @@
+//! Every database behaves the same behind this crate, on real servers.
+
+mod connecting;
+mod migrating;
+mod reading_and_writing;
+mod transactions;
