@@ -101,12 +101,25 @@ pub enum LogError {
     /// The journal of the embedded engine.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// The thread that read is gone.
+    #[error("reading the log was cut off")]
+    Cut,
     /// The server does not answer.
     #[error("the log could not be reached")]
     Redis(#[source] Box<crate::redis::Failure>),
+    /// The database does not answer, or something is missing in it.
+    #[error(transparent)]
+    Sql(Box<crate::sql::LogError>),
 }
 
 impl LogError {
+    pub(crate) fn sql(error: crate::sql::LogError) -> Self {
+        match error {
+            crate::sql::LogError::Trimmed { after, oldest, .. } => Self::Trimmed { after, oldest },
+            error => Self::Sql(Box::new(error)),
+        }
+    }
+
     pub(crate) fn redis(failure: crate::redis::Failure) -> Self {
         Self::Redis(Box::new(failure))
     }
