@@ -378,9 +378,14 @@ impl Engine {
     /// Says which state is the right one. Whatever does not bear this name is not worked on.
     pub fn set_epoch(&self, epoch: &str) {
         let shared = &self.shared;
+        let epoch_before = shared.epoch();
         *shared.epoch.write().unwrap_or_else(PoisonError::into_inner) = epoch.into();
         shared.cells.write().unwrap_or_else(PoisonError::into_inner).clear();
         shared.terms.write().unwrap_or_else(PoisonError::into_inner).clear();
+        // What was seen of another state says nothing about this one.
+        if !epoch_before.is_empty() && *epoch_before != *epoch {
+            shared.known.iter().for_each(|known| known.store(0, Ordering::Release));
+        }
         shared.lost.lock().unwrap_or_else(PoisonError::into_inner).clear();
         shared.is_lost.iter().for_each(|lost| lost.store(false, Ordering::Release));
     }

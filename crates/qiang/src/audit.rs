@@ -127,7 +127,8 @@ impl Which {
 pub enum Depth {
     /// The engine against the records.
     Records,
-    /// And against a replay of its log, which takes memory for a second copy of everything.
+    /// And against a replay of its log, which takes memory for a second copy of everything. Only
+    /// an embedded engine has a log that reaches back to the beginning.
     RecordsAndLog,
 }
 
@@ -173,8 +174,7 @@ pub async fn run(app: &App, depth: Depth, mending: Mending) -> Result<Report, Er
     let report = match depth {
         Depth::Records => compare(&app.store, &source, None, mending).await?,
         Depth::RecordsAndLog => {
-            let folder = app.engine.folder().to_owned();
-            compare(&app.store, &source, Some(&folder), mending).await?
+            compare(&app.store, &source, app.engine.folder(), mending).await?
         }
     };
     app.metrics.audits.fetch_add(1, Ordering::Relaxed);
@@ -219,9 +219,9 @@ pub async fn replay(folder: &std::path::Path) -> Result<(Book, u64), Error> {
 }
 
 /// Waits for the records, but not for ever.
-async fn caught_up(projection: &Projection, position: u64) -> Result<(), Error> {
+async fn caught_up(projection: &Projection, positions: &[u64]) -> Result<(), Error> {
     const PATIENCE: Duration = Duration::from_secs(60);
-    let reached = tokio::time::timeout(PATIENCE, projection.reached(position));
+    let reached = tokio::time::timeout(PATIENCE, projection.reached(positions));
     reached.await.map_err(|_| Error::Behind(PATIENCE))
 }
 

@@ -123,20 +123,26 @@ pub async fn show(State(app): Shared) -> impl IntoResponse {
     page.gauge(
         "qiang_engine_up",
         "1 while the engine decides.",
-        app.engine.poisoned().is_none().into(),
+        app.engine.trouble().is_none().into(),
     );
-    let (durable, projected) = (*app.engine.durable().borrow(), app.projection.position());
-    page.gauge("qiang_log_position", "Position of the last durable event.", durable);
-    page.gauge(
+    page.counter(
+        "qiang_engine_retries_total",
+        "Questions to a shared engine that were asked again.",
+        load(&stats.retries),
+    );
+    let positions = app.projection.positions();
+    page.family(
         "qiang_projection_position",
-        "Position of the last event in the records.",
-        projected,
+        "gauge",
+        "Position of the last event in the records, by log.",
     );
-    page.gauge(
-        "qiang_projection_lag_events",
-        "Events not in the records yet.",
-        durable.saturating_sub(projected),
-    );
+    for (log, position) in positions.iter().enumerate() {
+        page.labelled("qiang_projection_position", "log", &log.to_string(), *position);
+    }
+    page.family("qiang_projection_lag_events", "gauge", "Events not in the records yet, by log.");
+    for (log, lag) in app.projection.lag().into_iter().enumerate() {
+        page.labelled("qiang_projection_lag_events", "log", &log.to_string(), lag);
+    }
     page.counter(
         "qiang_projection_failures_total",
         "Batches the records did not take at once.",

@@ -79,7 +79,7 @@ impl Source<'_> {
     pub(super) async fn recorded(&self) -> Result<(), Error> {
         match self {
             Self::Engine { engine, projection } => {
-                caught_up(projection, engine.position().await?).await
+                caught_up(projection, &engine.positions().await?).await
             }
             Self::Book(_) => Ok(()),
         }
