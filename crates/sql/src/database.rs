@@ -31,15 +31,16 @@ const IDLE: Duration = Duration::from_secs(60);
 /// All statements of all sizes, and room for the rest.
 const CACHED_STATEMENTS: usize = 256;
 
-/// Everything is synced as the server is set up, READ COMMITTED, and a lock that nobody lets go is
-/// not waited for without end.
-const MYSQL_SESSION: &str = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', \
-     SESSION innodb_lock_wait_timeout = 10, SESSION wait_timeout = 120";
+/// `"name"` is a name, as everywhere else; what does not fit is refused, not cut; a lock that nobody
+/// lets go is not waited for without end. How commits are synced is for the server to say.
+const MYSQL_SESSION: &str = "\
+    SET SESSION sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', \
+        SESSION innodb_lock_wait_timeout = 10, SESSION wait_timeout = 120";
 const MYSQL_ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 
-/// As above, and a commit waits for the disk also where the server is set up not to.
-const POSTGRES_SESSION: &str =
-    "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+/// A commit waits for the disk also where the server is set up not to.
+const POSTGRES_SESSION: &str = "
+     SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
      SET lock_timeout = '10s';
      SET statement_timeout = '60s';
      SET idle_in_transaction_session_timeout = '120s';

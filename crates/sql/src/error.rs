@@ -75,7 +75,7 @@ pub enum Error {
     )]
     Unreachable {
         /// Host and port, or the socket.
-        server: String,
+        server: Box<str>,
         /// What the system said.
         source: std::io::Error,
     },
@@ -86,9 +86,9 @@ pub enum Error {
     )]
     WrongPassword {
         /// Host and port, or the socket.
-        server: String,
+        server: Box<str>,
         /// Who asked.
-        user: String,
+        user: Box<str>,
         /// What the server said.
         source: sqlx::Error,
     },
@@ -99,11 +99,11 @@ pub enum Error {
     )]
     UnknownDatabase {
         /// Host and port, or the socket.
-        server: String,
+        server: Box<str>,
         /// The database asked for.
-        database: String,
+        database: Box<str>,
         /// Who asked.
-        user: String,
+        user: Box<str>,
         /// What the server said.
         source: sqlx::Error,
     },
@@ -114,9 +114,9 @@ pub enum Error {
     )]
     Plugin {
         /// Host and port, or the socket.
-        server: String,
+        server: Box<str>,
         /// Who asked.
-        user: String,
+        user: Box<str>,
         /// What the driver said.
         source: sqlx::Error,
     },
@@ -124,7 +124,7 @@ pub enum Error {
     #[error("the database server {server} did not take the connection")]
     Refused {
         /// Host and port, or the socket.
-        server: String,
+        server: Box<str>,
         /// What the driver said.
         source: sqlx::Error,
     },
@@ -306,9 +306,9 @@ mod mysql {
 /// Whom a connection was wanted from.
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
-    pub(crate) server: String,
-    pub(crate) user: String,
-    pub(crate) database: String,
+    pub(crate) server: Box<str>,
+    pub(crate) user: Box<str>,
+    pub(crate) database: Box<str>,
 }
 
 impl Server {

@@ -1,7 +1,8 @@
 //! Talks to SQLite, MySQL, MariaDB and PostgreSQL with one code.
 //!
 //! SQL is written once, with `?` for parameters, in what all of them understand; what they spell
-//! differently stands side by side in one [`Statement`]. Rows are read the same from each, and
+//! differently stands side by side in one [`Statement`]. A name that one of them has reserved
+//! stands in double quotes. Rows are read the same from each, and
 //! nothing that stands in a database makes reading panic.
 //!
 //! A transaction is on the disk when [`Transaction::commit`] returns. One that was not committed

@@ -40,7 +40,7 @@ fn mysql(url: &str) -> Result<Target> {
         Some(socket) => socket.display().to_string(),
         None => format!("{}:{}", options.get_host(), options.get_port()),
     };
-    let user = options.get_username().to_owned();
+    let user = options.get_username();
     let server = server_of(url, server, user, options.get_database(), encrypted)?;
     Ok(Target::MySql(options, server))
 }
@@ -55,7 +55,7 @@ fn postgres(url: &str) -> Result<Target> {
         Some(socket) => socket.display().to_string(),
         None => format!("{}:{}", options.get_host(), options.get_port()),
     };
-    let user = options.get_username().to_owned();
+    let user = options.get_username();
     let server = server_of(url, server, user, options.get_database(), encrypted)?;
     Ok(Target::Postgres(options, server))
 }
@@ -67,17 +67,17 @@ fn parsed<T: FromStr<Err = sqlx::Error>>(url: &str) -> Result<T> {
 fn server_of(
     url: &str,
     server: String,
-    user: String,
+    user: &str,
     database: Option<&str>,
     encrypted: bool,
 ) -> Result<Server> {
     if encrypted {
         return Err(Error::Encrypted { url: shown(url) });
     }
-    let Some(database) = database.filter(|name| !name.is_empty()).map(str::to_owned) else {
+    let Some(database) = database.filter(|name| !name.is_empty()) else {
         return Err(Error::NoDatabase { url: shown(url) });
     };
-    Ok(Server { server, user, database })
+    Ok(Server { server: server.into(), user: user.into(), database: database.into() })
 }
 
 /// A URL without password and without options, which may hold one too.

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use qiang_core::{
     Claim, ClaimId, Identity, PaymentId, PoolId, ReleaseReason, RequestId, State, UserId,
 };
-use sqlx::sqlite::SqliteRow;
+use qiang_sql::{Insert, Params, Row as Found, Tail, sql};
 
-use crate::bulk::{Binding, Insert};
 use crate::error::{Result, While};
 use crate::fields::Fields;
 use crate::project::sql_id;
@@ -16,7 +15,7 @@ use crate::{Store, page};
 
 macro_rules! columns {
     () => {
-        "sale_id, number, user_id, identity, request_id, quantity, unit_price_cents, portion, \
+        "sale_id, number, user_id, identity, request_id, quantity, unit_price_cents, \"portion\", \
          state, version, created_at, changed_at, hold_until, pay_by, payment_id, replaces, reason"
     };
 }
@@ -25,11 +24,21 @@ macro_rules! columns {
 pub(crate) static UPSERT: Insert = Insert::new(
     concat!("INSERT INTO claims (", columns!(), ")"),
     "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    "ON CONFLICT (sale_id, number) DO UPDATE SET
-        state = excluded.state, version = excluded.version, changed_at = excluded.changed_at,
-        hold_until = excluded.hold_until, pay_by = excluded.pay_by,
-        payment_id = excluded.payment_id, reason = excluded.reason
-     WHERE excluded.version > claims.version",
+    Tail {
+        on_conflict: "ON CONFLICT (sale_id, number) DO UPDATE SET
+            state = excluded.state, version = excluded.version, changed_at = excluded.changed_at,
+            hold_until = excluded.hold_until, pay_by = excluded.pay_by,
+            payment_id = excluded.payment_id, reason = excluded.reason
+         WHERE excluded.version > claims.version",
+        on_duplicate_key: "ON DUPLICATE KEY UPDATE
+            state = IF(VALUES(version) > version, VALUES(state), state),
+            changed_at = IF(VALUES(version) > version, VALUES(changed_at), changed_at),
+            hold_until = IF(VALUES(version) > version, VALUES(hold_until), hold_until),
+            pay_by = IF(VALUES(version) > version, VALUES(pay_by), pay_by),
+            payment_id = IF(VALUES(version) > version, VALUES(payment_id), payment_id),
+            reason = IF(VALUES(version) > version, VALUES(reason), reason),
+            version = GREATEST(VALUES(version), version)",
+    },
 );
 
 /// A claim on its way to the database; its order shares the user's text.
@@ -38,63 +47,52 @@ pub(crate) struct Row<'a> {
     pub(crate) user: Arc<str>,
 }
 
-pub(crate) fn bind<'q>(query: Binding<'q>, row: &Row<'_>) -> Binding<'q> {
+pub(crate) fn bind(params: &mut Params, row: &Row<'_>) {
     let claim = row.claim;
-    query
-        .bind(sql_id(claim.id.pool))
-        .bind(i64::from(claim.id.number))
-        .bind(Arc::clone(&row.user))
-        .bind(claim.identity.as_ref().map(|identity| Arc::<str>::from(identity.as_str())))
-        .bind(claim.request.as_ref().map(|request| Arc::<str>::from(request.as_str())))
-        .bind(i64::from(claim.quantity))
-        .bind(claim.unit_price.get())
-        .bind(claim.portion.map(i64::from))
-        .bind(Arc::<str>::from(claim.state.as_str()))
-        .bind(i64::from(claim.version))
-        .bind(claim.created_at.millis())
-        .bind(claim.changed_at.millis())
-        .bind(claim.hold_until.map(|at| at.millis()))
-        .bind(claim.pay_by.map(|at| at.millis()))
-        .bind(claim.payment.as_ref().map(|payment| Arc::<str>::from(payment.as_str())))
-        .bind(claim.replaces.map(i64::from))
-        .bind(claim.reason.map(|reason| Arc::<str>::from(reason.as_str())))
+    params
+        .add(sql_id(claim.id.pool))
+        .add(claim.id.number)
+        .add(&row.user)
+        .add(claim.identity.as_ref().map(Identity::as_str))
+        .add(claim.request.as_ref().map(RequestId::as_str))
+        .add(claim.quantity)
+        .add(claim.unit_price.get())
+        .add(claim.portion)
+        .add(claim.state.as_str())
+        .add(claim.version)
+        .add(claim.created_at.millis())
+        .add(claim.changed_at.millis())
+        .add(claim.hold_until.map(|at| at.millis()))
+        .add(claim.pay_by.map(|at| at.millis()))
+        .add(claim.payment.as_ref().map(PaymentId::as_str))
+        .add(claim.replaces)
+        .add(claim.reason.map(ReleaseReason::as_str));
 }
 
 impl Store {
     /// One claim.
     pub async fn claim(&self, id: ClaimId) -> Result<Option<Claim>> {
-        let row = sqlx::query(concat!(
-            "SELECT ",
-            columns!(),
-            " FROM claims WHERE sale_id = $1 AND number = $2"
-        ))
-        .bind(sql_id(id.pool))
-        .bind(i64::from(id.number))
-        .fetch_optional(self.readers())
-        .await
-        .when("reading a claim")?;
-        row.as_ref().map(read).transpose()
+        let select =
+            sql!(concat!("SELECT ", columns!(), " FROM claims WHERE sale_id = ? AND number = ?"));
+        let row =
+            self.database.fetch_optional(select, &[sql_id(id.pool).into(), id.number.into()]).await;
+        row.when("reading a claim")?.as_ref().map(read).transpose()
     }
 
     /// The claims of a pool with numbers above `after`, by rising number.
     pub async fn claims_page(&self, pool: PoolId, after: u32, max: u32) -> Result<Vec<Claim>> {
-        let rows = sqlx::query(concat!(
+        let select = sql!(concat!(
             "SELECT ",
             columns!(),
-            " FROM claims WHERE sale_id = $1 AND number > $2
-             ORDER BY number LIMIT $3"
-        ))
-        .bind(sql_id(pool))
-        .bind(i64::from(after))
-        .bind(page(max))
-        .fetch_all(self.readers())
-        .await
-        .when("reading a sale's claims")?;
-        rows.iter().map(read).collect()
+            " FROM claims WHERE sale_id = ? AND number > ? ORDER BY number LIMIT ?"
+        ));
+        let values = [sql_id(pool).into(), after.into(), page(max).into()];
+        let rows = self.database.fetch_all(select, &values).await;
+        rows.when("reading a sale's claims")?.iter().map(read).collect()
     }
 }
 
-fn read(row: &SqliteRow) -> Result<Claim> {
+fn read(row: &Found) -> Result<Claim> {
     let mut fields = Fields::new(row, "claims", 2);
     Ok(Claim {
         id: fields.claim_id()?,

@@ -3,8 +3,6 @@
 //! One enum for the crate. `Display` says what failed and what to do about it, and leaves the
 //! cause to `source()`, so that a chain printed once at the boundary says nothing twice.
 
-use std::path::PathBuf;
-
 use qiang_core::{BadId, PoolId};
 
 /// A result of this crate.
@@ -13,50 +11,16 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Why the records could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The URL names no database this binary can talk to.
-    #[error("the database url {url:?} is not one of: sqlite:PATH")]
-    UnknownUrl {
-        /// The URL as given.
-        url: String,
-    },
-    /// The folder of the database file is not there.
-    #[error("cannot open the database {}: its folder does not exist; create it first", path.display())]
-    NoFolder {
-        /// The database file.
-        path: PathBuf,
-    },
-    /// The database file could not be opened or created.
-    #[error(
-        "cannot open the database {}: it must be a SQLite file in a folder this user may write to",
-        path.display()
-    )]
-    Open {
-        /// The database file.
-        path: PathBuf,
-        /// What the driver said.
-        source: sqlx::Error,
-    },
-    /// The database has been migrated further than this binary knows.
-    #[error(
-        "the database was made by a newer qiang: it is at migration {found}, this binary knows \
-         up to {known}; use that newer version"
-    )]
-    NewerDatabase {
-        /// The newest migration in the database.
-        found: i64,
-        /// The newest migration in this binary.
-        known: i64,
-    },
-    /// Migrating failed; what had been applied before stays applied.
-    #[error("the database could not be migrated")]
-    Migrate(#[source] sqlx::migrate::MigrateError),
+    /// There is no such database, or it is not in a shape this binary can work with.
+    #[error(transparent)]
+    Open(qiang_sql::Error),
     /// The database did not do what was asked: it is gone, locked, full, or damaged.
     #[error("the database failed while {doing}")]
     Database {
         /// What was being done.
         doing: &'static str,
-        /// What the driver said.
-        source: sqlx::Error,
+        /// Why it did not.
+        source: qiang_sql::Error,
     },
     /// Somebody else has moved the consumer; nothing was written.
     #[error(
@@ -99,7 +63,7 @@ pub enum Unreadable {
     Null,
     /// Not the type it should be.
     #[error("it has the wrong type")]
-    Type(#[source] sqlx::Error),
+    Type(#[source] Box<qiang_sql::BadColumn>),
     /// A word that stands for nothing.
     #[error("{0:?} is not a word it can hold")]
     Word(String),
@@ -114,13 +78,36 @@ pub enum Unreadable {
     Json(#[source] serde_json::Error),
 }
 
-/// Says what was being done when the driver failed.
+impl Error {
+    /// Whether the database is out of order, so that the same may work later. Everything else is
+    /// about what was asked of it, and will fail again.
+    #[must_use]
+    pub fn is_outage(&self) -> bool {
+        self.of_database().is_some_and(qiang_sql::Error::is_outage)
+    }
+
+    /// Whether it only collided with somebody else's transaction: nothing happened, and the same
+    /// will work soon.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        self.of_database().is_some_and(qiang_sql::Error::is_transient)
+    }
+
+    fn of_database(&self) -> Option<&qiang_sql::Error> {
+        match self {
+            Self::Open(error) | Self::Database { source: error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Says what was being done when the database failed.
 pub(crate) trait While<T> {
-    /// Turns the driver's error into one that says what was being done.
+    /// Turns the database's error into one that says what was being done.
     fn when(self, doing: &'static str) -> Result<T>;
 }
 
-impl<T> While<T> for sqlx::Result<T> {
+impl<T> While<T> for qiang_sql::Result<T> {
     fn when(self, doing: &'static str) -> Result<T> {
         self.map_err(|source| Error::Database { doing, source })
     }

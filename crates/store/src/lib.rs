@@ -8,10 +8,10 @@
 //! The store must never decide a sale, and never copy an absolute stock: whoever needs to know
 //! what is left asks the engine.
 
-mod bulk;
 mod claims;
 mod error;
 mod fields;
+mod leases;
 mod migrations;
 mod orders;
 mod payments;
@@ -20,8 +20,6 @@ mod refunds;
 mod rewrite;
 mod sales;
 mod settings;
-mod sqlite;
-mod writing;
 
 pub use error::{Error, Result, Unreadable};
 pub use migrations::{Migration, Schema};
@@ -32,8 +30,7 @@ pub use sales::{Sale, SaleState};
 
 use error::While;
 use qiang_core::{ClaimId, Timestamp};
-use sqlx::sqlite::SqlitePool;
-use writing::Writing;
+use qiang_sql::{Database, Transaction};
 
 /// The most rows one query returns, whatever it was asked for. A listing is at its end when a
 /// page is empty, not when it is short.
@@ -48,54 +45,53 @@ pub struct Cursor {
     pub id: ClaimId,
 }
 
+/// How often a transaction is tried that collides with those of others.
+const ATTEMPTS: u32 = 3;
+
+/// Tries again what only got in somebody's way; each attempt is a whole transaction.
+macro_rules! patiently {
+    ($attempt:expr) => {{
+        let mut left = $crate::ATTEMPTS;
+        loop {
+            left -= 1;
+            match $attempt {
+                Err(error) if left > 0 && error.is_transient() => {
+                    tracing::debug!(%error, left, "trying again");
+                }
+                done => break done,
+            }
+        }
+    }};
+}
+use patiently;
+
 /// The records. Cheap to clone; all clones share the connections.
 #[derive(Debug, Clone)]
 pub struct Store {
-    backend: Backend,
-}
-
-/// The databases there are.
-#[derive(Debug, Clone)]
-enum Backend {
-    Sqlite(sqlite::Pools),
+    database: Database,
 }
 
 impl Store {
-    /// Opens the database behind a URL: `sqlite:PATH` creates the file if need be, but not its
-    /// folder. The tables are made by [`Store::migrate`].
+    /// Opens the database behind a URL: `sqlite:PATH`, which creates the file if need be but not
+    /// its folder, `mysql://` or `mariadb://`, `postgres://` or `postgresql://`. The tables are
+    /// made by [`Store::migrate`].
     pub async fn open(url: &str) -> Result<Self> {
-        let path = url.strip_prefix("sqlite:").map(|path| path.strip_prefix("//").unwrap_or(path));
-        match path {
-            Some(path) if !path.is_empty() && path != ":memory:" => {
-                Ok(Self { backend: Backend::Sqlite(sqlite::Pools::open(path.as_ref()).await?) })
-            }
-            _ => Err(Error::UnknownUrl { url: url.to_owned() }),
-        }
+        let database = Database::open(url).await.map_err(Error::Open)?;
+        Ok(Self { database })
     }
 
     /// Whether the database answers.
     pub async fn ping(&self) -> Result<()> {
-        sqlx::query("SELECT 1").execute(self.readers()).await.when("answering a ping").map(drop)
+        self.database.ping().await.when("answering a ping")
     }
 
     /// Waits for what is under way and closes all connections, of all clones.
     pub async fn close(&self) {
-        self.readers().close().await;
-        self.writer().close().await;
+        self.database.close().await;
     }
 
-    fn readers(&self) -> &SqlitePool {
-        let Backend::Sqlite(pools) = &self.backend;
-        &pools.readers
-    }
-
-    fn writer(&self) -> &SqlitePool {
-        let Backend::Sqlite(pools) = &self.backend;
-        &pools.writer
-    }
-
-    async fn begin(&self) -> Result<Writing> {
-        Writing::begin(self.writer()).await
+    async fn begin(&self) -> Result<Transaction> {
+        self.database.begin().await.when("beginning a transaction")
     }
 }
 

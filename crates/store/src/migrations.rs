@@ -1,23 +1,12 @@
 //! Brings the tables to the shape this binary expects.
 //!
-//! Migrations are part of the binary, run in order, each in its own transaction, and are never
-//! changed once released: their checksums are in the database. A database that has been migrated
-//! further than this binary knows is left alone.
+//! The same version is the same shape on every database. MySQL and PostgreSQL came when SQLite
+//! was at its second, so that is where their history begins.
 
-use std::collections::BTreeSet;
-
-use sqlx::SqlSafeStr;
-use sqlx::migrate::{Migrate, MigrationType, Migrator};
+use qiang_sql::{Migrations, Step};
 
 use crate::Store;
-use crate::error::{Error, Result, While};
-
-/// Every migration there is, by rising version.
-const SQLITE: [(i64, &str, &str); 1] =
-    [(1, "records", include_str!("../migrations/sqlite/0001_records.sql"))];
-
-/// Where the migrator keeps what was applied.
-const TABLE: &str = "_sqlx_migrations";
+use crate::error::{Error, Result};
 
 /// How far a database has been migrated.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,45 +27,55 @@ pub struct Migration {
 }
 
 impl Migration {
-    /// Every migration there is, in order.
+    /// What a SQLite file that is not there yet would need, in order.
     #[must_use]
     pub fn all() -> Vec<Self> {
-        SQLITE.iter().map(|&(version, name, _)| Self { version, name }).collect()
+        MIGRATIONS.sqlite.iter().map(|step| of(&step.into())).collect()
     }
 }
+
+static MIGRATIONS: Migrations = Migrations {
+    table: "_sqlx_migrations",
+    sqlite: &[
+        Step {
+            version: 1,
+            name: "records",
+            sql: include_str!("../migrations/sqlite/0001_records.sql"),
+        },
+        Step {
+            version: 2,
+            name: "leases",
+            sql: include_str!("../migrations/sqlite/0002_leases.sql"),
+        },
+    ],
+    mysql: &[Step {
+        version: 2,
+        name: "records",
+        sql: include_str!("../migrations/mysql/0002_records.sql"),
+    }],
+    postgres: &[Step {
+        version: 2,
+        name: "records",
+        sql: include_str!("../migrations/postgres/0002_records.sql"),
+    }],
+};
 
 impl Store {
     /// How far the database has been migrated. A newer database is an error.
     pub async fn schema(&self) -> Result<Schema> {
-        let mut connection = self.writer().acquire().await.when("reading the schema")?;
-        connection.ensure_migrations_table(TABLE).await.map_err(Error::Migrate)?;
-        let applied = connection.list_applied_migrations(TABLE).await.map_err(Error::Migrate)?;
-        let applied: BTreeSet<i64> = applied.iter().map(|migration| migration.version).collect();
-        let known = SQLITE.iter().map(|(version, ..)| *version).max().unwrap_or(0);
-        match applied.last() {
-            Some(&found) if found > known => Err(Error::NewerDatabase { found, known }),
-            version => Ok(Schema {
-                version: version.copied(),
-                pending: Migration::all()
-                    .into_iter()
-                    .filter(|migration| !applied.contains(&migration.version))
-                    .collect(),
-            }),
-        }
+        let schema = self.database.schema(&MIGRATIONS).await.map_err(Error::Open)?;
+        let pending = schema.pending.iter().map(of).collect();
+        Ok(Schema { version: schema.version, pending })
     }
 
-    /// Applies what is pending, and says what that was. Doing it again does nothing.
+    /// Applies what is pending, and says what that was. Doing it again does nothing, and of
+    /// several who do it at once one does it.
     pub async fn migrate(&self) -> Result<Vec<Migration>> {
-        let pending = self.schema().await?.pending;
-        let migrations = SQLITE.map(|(version, name, sql)| {
-            let (name, sql) = (name.into(), sql.into_sql_str());
-            sqlx::migrate::Migration::new(version, name, MigrationType::Simple, sql, false)
-        });
-        let migrator = Migrator::with_migrations(migrations.into());
-        migrator.run(self.writer()).await.map_err(Error::Migrate)?;
-        for migration in &pending {
-            tracing::info!(version = migration.version, name = migration.name, "migrated");
-        }
-        Ok(pending)
+        let applied = self.database.migrate(&MIGRATIONS).await.map_err(Error::Open)?;
+        Ok(applied.iter().map(of).collect())
     }
+}
+
+fn of(migration: &qiang_sql::Migration) -> Migration {
+    Migration { version: migration.version, name: migration.name }
 }

@@ -7,9 +7,8 @@
 use std::sync::Arc;
 
 use qiang_core::{Cents, Claim, ClaimId, Flow, PoolId, State, Terms, Timestamp, UserId};
-use sqlx::sqlite::SqliteRow;
+use qiang_sql::{Insert, Params, Row as Found, Statement, Tail, Value, sql};
 
-use crate::bulk::{Binding, Insert};
 use crate::error::{Result, While};
 use crate::fields::Fields;
 use crate::project::sql_id;
@@ -165,41 +164,51 @@ pub(crate) static UPSERT: Insert = Insert::new(
     "INSERT INTO orders (sale_id, number, user_id, status, amount_cents, created_at, pay_by,
         paid_at, cancelled_at, version)",
     "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    "ON CONFLICT (sale_id, number) DO UPDATE SET
-        status = excluded.status, paid_at = excluded.paid_at,
-        cancelled_at = excluded.cancelled_at, version = excluded.version
-     WHERE excluded.version > orders.version",
+    Tail {
+        on_conflict: "ON CONFLICT (sale_id, number) DO UPDATE SET
+            status = excluded.status, paid_at = excluded.paid_at,
+            cancelled_at = excluded.cancelled_at, version = excluded.version
+         WHERE excluded.version > orders.version",
+        on_duplicate_key: "ON DUPLICATE KEY UPDATE
+            status = IF(VALUES(version) > version, VALUES(status), status),
+            paid_at = IF(VALUES(version) > version, VALUES(paid_at), paid_at),
+            cancelled_at = IF(VALUES(version) > version, VALUES(cancelled_at), cancelled_at),
+            version = GREATEST(VALUES(version), version)",
+    },
 );
 
-pub(crate) fn bind<'q>(query: Binding<'q>, row: &Row<'_>) -> Binding<'q> {
-    query
-        .bind(sql_id(row.claim.id.pool))
-        .bind(i64::from(row.claim.id.number))
-        .bind(Arc::clone(&row.user))
-        .bind(Arc::<str>::from(row.dates.status.as_str()))
-        .bind(row.claim.amount().get())
-        .bind(row.dates.created_at.millis())
-        .bind(row.claim.pay_by.map(|at| at.millis()))
-        .bind(row.dates.paid_at.map(|at| at.millis()))
-        .bind(row.dates.cancelled_at.map(|at| at.millis()))
-        .bind(i64::from(row.claim.version))
+pub(crate) fn bind(params: &mut Params, row: &Row<'_>) {
+    params
+        .add(sql_id(row.claim.id.pool))
+        .add(row.claim.id.number)
+        .add(&row.user)
+        .add(row.dates.status.as_str())
+        .add(row.claim.amount().get())
+        .add(row.dates.created_at.millis())
+        .add(row.claim.pay_by.map(|at| at.millis()))
+        .add(row.dates.paid_at.map(|at| at.millis()))
+        .add(row.dates.cancelled_at.map(|at| at.millis()))
+        .add(row.claim.version);
 }
 
 /// A claim is of one sale, so its order has one line, and that never changes.
 pub(crate) static INSERT_ITEM: Insert = Insert::new(
     "INSERT INTO order_items (sale_id, number, line, sku, title, quantity, unit_price_cents)",
     "(?, ?, 1, ?, ?, ?, ?)",
-    "ON CONFLICT (sale_id, number, line) DO NOTHING",
+    Tail {
+        on_conflict: "ON CONFLICT (sale_id, number, line) DO NOTHING",
+        on_duplicate_key: "ON DUPLICATE KEY UPDATE line = VALUES(line)",
+    },
 );
 
-pub(crate) fn bind_item<'q>(query: Binding<'q>, row: &Row<'_>) -> Binding<'q> {
-    query
-        .bind(sql_id(row.claim.id.pool))
-        .bind(i64::from(row.claim.id.number))
-        .bind(Arc::clone(&row.sku))
-        .bind(Arc::clone(&row.title))
-        .bind(i64::from(row.claim.quantity))
-        .bind(row.claim.unit_price.get())
+pub(crate) fn bind_item(params: &mut Params, row: &Row<'_>) {
+    params
+        .add(sql_id(row.claim.id.pool))
+        .add(row.claim.id.number)
+        .add(&row.sku)
+        .add(&row.title)
+        .add(row.claim.quantity)
+        .add(row.claim.unit_price.get());
 }
 
 /// Orders with their lines: one row for each line, the orders picked by `$which`.
@@ -223,10 +232,8 @@ macro_rules! with_items {
 impl Store {
     /// One order.
     pub async fn order(&self, id: ClaimId) -> Result<Option<Order>> {
-        let query = sqlx::query(with_items!("sale_id = $1 AND number = $2", "o.number"))
-            .bind(sql_id(id.pool))
-            .bind(i64::from(id.number));
-        Ok(self.orders(query).await?.pop())
+        let select = sql!(with_items!("sale_id = ? AND number = ?", "o.number"));
+        Ok(self.orders(select, &[sql_id(id.pool).into(), id.number.into()]).await?.pop())
     }
 
     /// A user's orders, newest first, from behind the cursor on; the next cursor is the last
@@ -237,39 +244,33 @@ impl Store {
         before: Option<Cursor>,
         max: u32,
     ) -> Result<Vec<Order>> {
-        let query = match before {
-            None => sqlx::query(with_items!(
-                "user_id = $1 ORDER BY created_at DESC, sale_id DESC, number DESC LIMIT $2",
+        let Some(Cursor { at, id }) = before else {
+            let select = sql!(with_items!(
+                "user_id = ? ORDER BY created_at DESC, sale_id DESC, number DESC LIMIT ?",
                 "o.created_at DESC, o.sale_id DESC, o.number DESC"
-            ))
-            .bind(user.as_str()),
-            Some(cursor) => sqlx::query(with_items!(
-                "user_id = $1 AND (created_at, sale_id, number) < ($2, $3, $4)
-                    ORDER BY created_at DESC, sale_id DESC, number DESC LIMIT $5",
-                "o.created_at DESC, o.sale_id DESC, o.number DESC"
-            ))
-            .bind(user.as_str())
-            .bind(cursor.at.millis())
-            .bind(sql_id(cursor.id.pool))
-            .bind(i64::from(cursor.id.number)),
+            ));
+            return self.orders(select, &[user.as_str().into(), page(max).into()]).await;
         };
-        self.orders(query.bind(page(max))).await
+        // The first bound says nothing new; MySQL finds the place in the index by it.
+        let select = sql!(with_items!(
+            "user_id = ? AND created_at <= ? AND (created_at, sale_id, number) < (?, ?, ?)
+                ORDER BY created_at DESC, sale_id DESC, number DESC LIMIT ?",
+            "o.created_at DESC, o.sale_id DESC, o.number DESC"
+        ));
+        let at = Value::Int(at.millis());
+        let (pool, number) = (sql_id(id.pool).into(), id.number.into());
+        self.orders(select, &[user.as_str().into(), at, at, pool, number, page(max).into()]).await
     }
 
     /// The orders of a pool with numbers above `after`, by rising number.
     pub async fn orders_page(&self, pool: PoolId, after: u32, max: u32) -> Result<Vec<Order>> {
-        let query = sqlx::query(with_items!(
-            "sale_id = $1 AND number > $2 ORDER BY number LIMIT $3",
-            "o.number"
-        ))
-        .bind(sql_id(pool))
-        .bind(i64::from(after))
-        .bind(page(max));
-        self.orders(query).await
+        let select =
+            sql!(with_items!("sale_id = ? AND number > ? ORDER BY number LIMIT ?", "o.number"));
+        self.orders(select, &[sql_id(pool).into(), after.into(), page(max).into()]).await
     }
 
-    async fn orders(&self, query: Binding<'_>) -> Result<Vec<Order>> {
-        let rows = query.fetch_all(self.readers()).await.when("reading orders")?;
+    async fn orders(&self, select: &Statement, values: &[Value<'_>]) -> Result<Vec<Order>> {
+        let rows = self.database.fetch_all(select, values).await.when("reading orders")?;
         let mut orders: Vec<Order> = Vec::with_capacity(rows.len());
         for row in &rows {
             let (order, item) = read(row)?;
@@ -284,7 +285,7 @@ impl Store {
     }
 }
 
-fn read(row: &SqliteRow) -> Result<(Order, Option<OrderItem>)> {
+fn read(row: &Found) -> Result<(Order, Option<OrderItem>)> {
     let mut fields = Fields::new(row, "orders", 2);
     let order = Order {
         id: fields.claim_id()?,
@@ -298,10 +299,10 @@ fn read(row: &SqliteRow) -> Result<(Order, Option<OrderItem>)> {
         version: fields.number()?,
         items: Vec::new(),
     };
-    let Some(sku) = fields.plain_or_none()? else { return Ok((order, None)) };
+    let Some(sku) = fields.text_or_none()? else { return Ok((order, None)) };
     let item = OrderItem {
-        sku,
-        title: fields.plain()?,
+        sku: sku.to_owned(),
+        title: fields.text()?.to_owned(),
         quantity: fields.number()?,
         unit_price: fields.cents()?,
     };

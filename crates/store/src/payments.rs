@@ -1,11 +1,8 @@
 //! Payments that paid an order. A payment that paid nothing is a refund.
 
-use std::sync::Arc;
-
 use qiang_core::{Cents, Claim, ClaimId, PaymentId, PoolId, Timestamp};
-use sqlx::sqlite::SqliteRow;
+use qiang_sql::{Insert, Params, Row, Tail, sql};
 
-use crate::bulk::{Binding, Insert};
 use crate::error::{Result, While};
 use crate::fields::Fields;
 use crate::project::sql_id;
@@ -41,31 +38,31 @@ impl Payment {
 pub(crate) static INSERT: Insert = Insert::new(
     "INSERT INTO payments (sale_id, payment_id, number, amount_cents, paid_at)",
     "(?, ?, ?, ?, ?)",
-    "ON CONFLICT (sale_id, payment_id) DO NOTHING",
+    Tail {
+        on_conflict: "ON CONFLICT (sale_id, payment_id) DO NOTHING",
+        on_duplicate_key: "ON DUPLICATE KEY UPDATE number = number",
+    },
 );
 
-pub(crate) fn bind<'q>(query: Binding<'q>, payment: &Payment) -> Binding<'q> {
-    query
-        .bind(sql_id(payment.order.pool))
-        .bind(Arc::<str>::from(payment.payment.as_str()))
-        .bind(i64::from(payment.order.number))
-        .bind(payment.amount.get())
-        .bind(payment.paid_at.millis())
+pub(crate) fn bind(params: &mut Params, payment: &Payment) {
+    params
+        .add(sql_id(payment.order.pool))
+        .add(payment.payment.as_str())
+        .add(payment.order.number)
+        .add(payment.amount.get())
+        .add(payment.paid_at.millis());
 }
 
 impl Store {
     /// The payment of that id, if it paid an order of the pool.
     pub async fn payment(&self, pool: PoolId, payment: &PaymentId) -> Result<Option<Payment>> {
-        let row = sqlx::query(
+        let select = sql!(
             "SELECT sale_id, payment_id, number, amount_cents, paid_at FROM payments
-             WHERE sale_id = $1 AND payment_id = $2",
-        )
-        .bind(sql_id(pool))
-        .bind(payment.as_str())
-        .fetch_optional(self.readers())
-        .await
-        .when("reading a payment")?;
-        row.as_ref().map(read).transpose()
+             WHERE sale_id = ? AND payment_id = ?"
+        );
+        let values = [sql_id(pool).into(), payment.as_str().into()];
+        let row = self.database.fetch_optional(select, &values).await;
+        row.when("reading a payment")?.as_ref().map(read).transpose()
     }
 
     /// The payments of a pool with ids above `after`, by rising id.
@@ -75,21 +72,18 @@ impl Store {
         after: Option<&PaymentId>,
         max: u32,
     ) -> Result<Vec<Payment>> {
-        let rows = sqlx::query(
+        let select = sql!(
             "SELECT sale_id, payment_id, number, amount_cents, paid_at FROM payments
-             WHERE sale_id = $1 AND payment_id > $2 ORDER BY payment_id LIMIT $3",
-        )
-        .bind(sql_id(pool))
-        .bind(after.map_or("", PaymentId::as_str))
-        .bind(page(max))
-        .fetch_all(self.readers())
-        .await
-        .when("reading a sale's payments")?;
-        rows.iter().map(read).collect()
+             WHERE sale_id = ? AND payment_id > ? ORDER BY payment_id LIMIT ?"
+        );
+        let after = after.map_or("", PaymentId::as_str);
+        let values = [sql_id(pool).into(), after.into(), page(max).into()];
+        let rows = self.database.fetch_all(select, &values).await;
+        rows.when("reading a sale's payments")?.iter().map(read).collect()
     }
 }
 
-fn read(row: &SqliteRow) -> Result<Payment> {
+fn read(row: &Row) -> Result<Payment> {
     let mut fields = Fields::new(row, "payments", 2);
     let (pool, payment) = (fields.pool()?, fields.id(PaymentId::new)?);
     Ok(Payment {

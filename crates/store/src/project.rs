@@ -9,15 +9,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use qiang_core::{Claim, Event, PoolId, PoolState, Refund};
-use sqlx::sqlite::SqliteConnection;
+use qiang_sql::{Transaction, Value, sql};
 
-use crate::Store;
 use crate::claims;
 use crate::error::{Error, Result, While};
 use crate::orders::{self, Dates};
 use crate::payments::{self, Payment};
 use crate::refunds;
 use crate::sales::{self, Sale, SaleFacts};
+use crate::settings;
+use crate::{Store, patiently};
 
 const DOING: &str = "writing events";
 
@@ -36,6 +37,27 @@ impl Store {
         events: &[Event],
     ) -> Result<()> {
         assert!(after <= through, "a position never goes back, not from {after} to {through}");
+        let moved = patiently!(self.try_to_project(consumer, after, through, events).await);
+        match moved {
+            // Somebody else began at the same moment, and was first.
+            Err(Error::Database { source, .. }) if source.is_duplicate() && after == 0 => {
+                Err(Error::PositionMoved {
+                    consumer: consumer.to_owned(),
+                    expected: after,
+                    found: self.position(consumer).await?,
+                })
+            }
+            moved => moved,
+        }
+    }
+
+    async fn try_to_project(
+        &self,
+        consumer: &str,
+        after: u64,
+        through: u64,
+        events: &[Event],
+    ) -> Result<()> {
         let mut tx = self.begin().await?;
         move_position(&mut tx, consumer, after, through).await?;
         write(&mut tx, events).await?;
@@ -45,6 +67,10 @@ impl Store {
     /// Writes the events and leaves all positions where they are: for repairs. What is on record
     /// in the same or a newer version stays as it is.
     pub async fn upsert(&self, events: &[Event]) -> Result<()> {
+        patiently!(self.try_to_upsert(events).await)
+    }
+
+    async fn try_to_upsert(&self, events: &[Event]) -> Result<()> {
         let mut tx = self.begin().await?;
         write(&mut tx, events).await?;
         tx.commit().await.when(DOING)
@@ -56,64 +82,53 @@ pub(crate) fn sql_id(pool: PoolId) -> i64 {
     i64::try_from(pool.get()).expect("PoolId::new checks that it fits")
 }
 
+/// Takes the row of the position, so that whoever else would move it waits, and then finds that it
+/// is not where they thought. Where there is no row yet, the key decides who makes it.
 async fn move_position(
-    connection: &mut SqliteConnection,
+    tx: &mut Transaction,
     consumer: &str,
     after: u64,
     through: u64,
 ) -> Result<()> {
     const DOING: &str = "moving a position";
-    let seq = |seq: u64| i64::try_from(seq).expect("no log has 2^63 events");
-    let moved = sqlx::query("UPDATE positions SET seq = $1 WHERE consumer = $2 AND seq = $3")
-        .bind(seq(through))
-        .bind(consumer)
-        .bind(seq(after))
-        .execute(&mut *connection)
-        .await
-        .when(DOING)?;
-    if moved.rows_affected() == 1 {
+    let seq = |seq: u64| Value::Int(i64::try_from(seq).expect("no log has 2^63 events"));
+    let update = sql!("UPDATE positions SET seq = ? WHERE consumer = ? AND seq = ?");
+    let moved = tx.execute(update, &[seq(through), consumer.into(), seq(after)]).await;
+    if moved.when(DOING)? == 1 {
         return Ok(());
     }
-    let found: Option<i64> = sqlx::query_scalar("SELECT seq FROM positions WHERE consumer = $1")
-        .bind(consumer)
-        .fetch_optional(&mut *connection)
-        .await
-        .when(DOING)?;
+    let select = sql!("SELECT consumer, seq FROM positions WHERE consumer = ?");
+    let found = tx.fetch_optional(select, &[consumer.into()]).await.when(DOING)?;
     if found.is_some() || after != 0 {
         return Err(Error::PositionMoved {
             consumer: consumer.to_owned(),
             expected: after,
-            found: found.and_then(|found| u64::try_from(found).ok()).unwrap_or(0),
+            found: found.as_ref().map_or(Ok(0), settings::read_position)?,
         });
     }
-    sqlx::query("INSERT INTO positions (consumer, seq) VALUES ($1, $2)")
-        .bind(consumer)
-        .bind(seq(through))
-        .execute(connection)
-        .await
-        .when(DOING)
-        .map(drop)
+    let insert = sql!("INSERT INTO positions (consumer, seq) VALUES (?, ?)");
+    tx.execute(insert, &[consumer.into(), seq(through)]).await.when(DOING).map(drop)
 }
 
-pub(crate) async fn write(connection: &mut SqliteConnection, events: &[Event]) -> Result<()> {
+pub(crate) async fn write(tx: &mut Transaction, events: &[Event]) -> Result<()> {
     let batch = Batch::of(events);
     let sales: Vec<Sale> = batch.pools.iter().map(|pool| Sale::of(pool)).collect();
-    sales::UPSERT.run(connection, &sales, sales::bind).await.when(DOING)?;
-    let facts = facts(connection, &batch).await?;
+    sales::UPSERT.run(tx, &sales, sales::bind).await.when(DOING)?;
+    let facts = facts(tx, &batch).await?;
 
     let rows = |claim| claims::Row { claim, user: claim.user.as_str().into() };
     let claims: Vec<claims::Row<'_>> = batch.claims.iter().copied().map(rows).collect();
-    claims::UPSERT.run(connection, &claims, claims::bind).await.when(DOING)?;
+    claims::UPSERT.run(tx, &claims, claims::bind).await.when(DOING)?;
 
     let orders: Vec<orders::Row<'_>> =
         claims.iter().filter_map(|row| order(row, facts.get(&row.claim.id.pool)?)).collect();
-    orders::UPSERT.run(connection, &orders, orders::bind).await.when(DOING)?;
-    orders::INSERT_ITEM.run(connection, &orders, orders::bind_item).await.when(DOING)?;
+    orders::UPSERT.run(tx, &orders, orders::bind).await.when(DOING)?;
+    orders::INSERT_ITEM.run(tx, &orders, orders::bind_item).await.when(DOING)?;
 
     let payments: Vec<Payment> =
         batch.claims.iter().filter_map(|claim| Payment::of(claim)).collect();
-    payments::INSERT.run(connection, &payments, payments::bind).await.when(DOING)?;
-    refunds::INSERT.run(connection, &batch.refunds, refunds::bind).await.when(DOING)
+    payments::INSERT.run(tx, &payments, payments::bind).await.when(DOING)?;
+    refunds::INSERT.run(tx, &batch.refunds, refunds::bind).await.when(DOING)
 }
 
 fn order<'a>(row: &claims::Row<'a>, sale: &SaleFacts) -> Option<orders::Row<'a>> {
@@ -127,16 +142,13 @@ fn order<'a>(row: &claims::Row<'a>, sale: &SaleFacts) -> Option<orders::Row<'a>>
 }
 
 /// What orders need to know of every sale the batch speaks of.
-async fn facts(
-    connection: &mut SqliteConnection,
-    batch: &Batch<'_>,
-) -> Result<HashMap<PoolId, SaleFacts>> {
+async fn facts(tx: &mut Transaction, batch: &Batch<'_>) -> Result<HashMap<PoolId, SaleFacts>> {
     let mut pools: Vec<PoolId> = batch.claims.iter().map(|claim| claim.id.pool).collect();
     pools.dedup();
     pools.extend(batch.refunds.iter().map(|refund| refund.order.pool));
     pools.sort_unstable();
     pools.dedup();
-    let facts = sales::facts(connection, &pools).await?;
+    let facts = sales::facts(tx, &pools).await?;
     match pools.into_iter().find(|pool| !facts.contains_key(pool)) {
         Some(sale) => Err(Error::UnknownSale { sale }),
         None => Ok(facts),
@@ -144,14 +156,14 @@ async fn facts(
 }
 
 /// Events with all but the newest version of everything left out.
-struct Batch<'a> {
-    pools: Vec<&'a PoolState>,
+pub(crate) struct Batch<'a> {
+    pub(crate) pools: Vec<&'a PoolState>,
     claims: Vec<&'a Claim>,
     refunds: Vec<&'a Refund>,
 }
 
 impl<'a> Batch<'a> {
-    fn of(events: &'a [Event]) -> Self {
+    pub(crate) fn of(events: &'a [Event]) -> Self {
         let mut batch = Self {
             pools: Vec::new(),
             claims: Vec::with_capacity(events.len()),

@@ -1,16 +1,13 @@
 //! Money that goes back. Due when the log says so, settled when somebody has sent it: the second
 //! is known only here, so it waits for the disk, and nothing in the log takes it back.
 
-use std::sync::Arc;
-
 use qiang_core::{ClaimId, PaymentId, PoolId, Refund, RefundReason, Timestamp};
-use sqlx::sqlite::SqliteRow;
+use qiang_sql::{Insert, Params, Row, Tail, Value, sql};
 
-use crate::bulk::{Binding, Insert};
 use crate::error::{Result, While};
 use crate::fields::Fields;
 use crate::project::sql_id;
-use crate::{Store, page};
+use crate::{Store, page, patiently};
 
 /// A refund, and whether it was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,39 +88,39 @@ pub enum SettleOutcome {
 pub(crate) static INSERT: Insert = Insert::new(
     "INSERT INTO refunds (sale_id, payment_id, number, amount_cents, reason, due_at, status)",
     "(?, ?, ?, ?, ?, ?, 'due')",
-    "ON CONFLICT (sale_id, payment_id) DO NOTHING",
+    Tail {
+        on_conflict: "ON CONFLICT (sale_id, payment_id) DO NOTHING",
+        on_duplicate_key: "ON DUPLICATE KEY UPDATE number = number",
+    },
 );
 
-pub(crate) fn bind<'q>(query: Binding<'q>, refund: &&Refund) -> Binding<'q> {
-    query
-        .bind(sql_id(refund.order.pool))
-        .bind(Arc::<str>::from(refund.payment.as_str()))
-        .bind(i64::from(refund.order.number))
-        .bind(refund.amount.get())
-        .bind(refund.reason.as_str())
-        .bind(refund.at.millis())
+pub(crate) fn bind(params: &mut Params, refund: &&Refund) {
+    params
+        .add(sql_id(refund.order.pool))
+        .add(refund.payment.as_str())
+        .add(refund.order.number)
+        .add(refund.amount.get())
+        .add(refund.reason.as_str())
+        .add(refund.at.millis());
 }
 
 macro_rules! select {
     ($which:literal) => {
-        concat!(
+        sql!(concat!(
             "SELECT sale_id, payment_id, number, amount_cents, reason, due_at, status, settled_at
              FROM refunds WHERE ",
             $which
-        )
+        ))
     };
 }
 
 impl Store {
     /// The refund of that payment, if there is one in the pool.
     pub async fn refund(&self, pool: PoolId, payment: &PaymentId) -> Result<Option<RefundRecord>> {
-        let row = sqlx::query(select!("sale_id = $1 AND payment_id = $2"))
-            .bind(sql_id(pool))
-            .bind(payment.as_str())
-            .fetch_optional(self.readers())
-            .await
-            .when("reading a refund")?;
-        row.as_ref().map(read).transpose()
+        let values = [sql_id(pool).into(), payment.as_str().into()];
+        let row =
+            self.database.fetch_optional(select!("sale_id = ? AND payment_id = ?"), &values).await;
+        row.when("reading a refund")?.as_ref().map(read).transpose()
     }
 
     /// All refunds of one status, longest due first, from behind the cursor on; the next cursor
@@ -134,21 +131,23 @@ impl Store {
         after: Option<&RefundCursor>,
         max: u32,
     ) -> Result<Vec<RefundRecord>> {
-        let query = match after {
+        let (status, max) = (Value::Text(status.as_str()), page(max).into());
+        let rows = match after {
             None => {
-                sqlx::query(select!("status = $1 ORDER BY due_at, sale_id, payment_id LIMIT $2"))
-                    .bind(status.as_str())
+                let select = select!("status = ? ORDER BY due_at, sale_id, payment_id LIMIT ?");
+                self.database.fetch_all(select, &[status, max]).await
             }
-            Some(cursor) => sqlx::query(select!(
-                "status = $1 AND (due_at, sale_id, payment_id) > ($2, $3, $4)
-                 ORDER BY due_at, sale_id, payment_id LIMIT $5"
-            ))
-            .bind(status.as_str())
-            .bind(cursor.due_at.millis())
-            .bind(sql_id(cursor.pool))
-            .bind(cursor.payment.as_str().to_owned()),
+            Some(RefundCursor { due_at, pool, payment }) => {
+                // The first bound says nothing new; MySQL finds the place in the index by it.
+                let select = select!(
+                    "status = ? AND due_at >= ? AND (due_at, sale_id, payment_id) > (?, ?, ?)
+                     ORDER BY due_at, sale_id, payment_id LIMIT ?"
+                );
+                let (due_at, pool) = (Value::Int(due_at.millis()), sql_id(*pool).into());
+                let values = [status, due_at, due_at, pool, payment.as_str().into(), max];
+                self.database.fetch_all(select, &values).await
+            }
         };
-        let rows = query.bind(page(max)).fetch_all(self.readers()).await;
         rows.when("reading refunds")?.iter().map(read).collect()
     }
 
@@ -159,15 +158,11 @@ impl Store {
         after: Option<&PaymentId>,
         max: u32,
     ) -> Result<Vec<RefundRecord>> {
-        let rows =
-            sqlx::query(select!("sale_id = $1 AND payment_id > $2 ORDER BY payment_id LIMIT $3"))
-                .bind(sql_id(pool))
-                .bind(after.map_or("", PaymentId::as_str))
-                .bind(page(max))
-                .fetch_all(self.readers())
-                .await
-                .when("reading a sale's refunds")?;
-        rows.iter().map(read).collect()
+        let select = select!("sale_id = ? AND payment_id > ? ORDER BY payment_id LIMIT ?");
+        let after = after.map_or("", PaymentId::as_str);
+        let values = [sql_id(pool).into(), after.into(), page(max).into()];
+        let rows = self.database.fetch_all(select, &values).await;
+        rows.when("reading a sale's refunds")?.iter().map(read).collect()
     }
 
     /// Marks a refund as sent, once; it is on the disk when this returns.
@@ -177,37 +172,24 @@ impl Store {
         payment: &PaymentId,
         at: Timestamp,
     ) -> Result<SettleOutcome> {
-        const DOING: &str = "settling a refund";
-        let mut tx = self.begin().await?;
-        let done = sqlx::query(
-            "UPDATE refunds SET status = 'settled', settled_at = $1
-             WHERE sale_id = $2 AND payment_id = $3 AND status = 'due'",
-        )
-        .bind(at.millis())
-        .bind(sql_id(pool))
-        .bind(payment.as_str())
-        .execute(&mut *tx)
-        .await
-        .when(DOING)?;
-        if done.rows_affected() == 1 {
-            tx.commit().await.when(DOING)?;
+        let settle = sql!(
+            "UPDATE refunds SET status = 'settled', settled_at = ?
+             WHERE sale_id = ? AND payment_id = ? AND status = 'due'"
+        );
+        let values = [at.millis().into(), sql_id(pool).into(), payment.as_str().into()];
+        let settled = patiently!(self.database.execute(settle, &values).await);
+        if settled.when("settling a refund")? == 1 {
             return Ok(SettleOutcome::Settled);
         }
-        let row = sqlx::query(select!("sale_id = $1 AND payment_id = $2"))
-            .bind(sql_id(pool))
-            .bind(payment.as_str())
-            .fetch_optional(&mut *tx)
-            .await
-            .when(DOING)?;
-        let known = row.as_ref().map(read).transpose()?;
-        tx.commit().await.when(DOING)?;
+        // One that is due now has come since.
+        let known = self.refund(pool, payment).await?;
         Ok(known
             .and_then(|record| record.settled_at)
             .map_or(SettleOutcome::NoSuchRefund, |at| SettleOutcome::AlreadySettled { at }))
     }
 }
 
-fn read(row: &SqliteRow) -> Result<RefundRecord> {
+fn read(row: &Row) -> Result<RefundRecord> {
     let mut fields = Fields::new(row, "refunds", 2);
     let (pool, payment) = (fields.pool()?, fields.id(PaymentId::new)?);
     let refund = Refund {

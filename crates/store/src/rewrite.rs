@@ -1,11 +1,12 @@
 //! Mending: replaces what is on record with what the engine says, whatever its version.
 
-use qiang_core::{Claim, Event, PoolState, Refund};
-use sqlx::sqlite::SqliteConnection;
+use qiang_core::{Claim, Event, Refund};
+use qiang_sql::{Transaction, sql};
 
-use crate::Store;
 use crate::error::{Result, While};
-use crate::project::{sql_id, write};
+use crate::project::{Batch, sql_id, write};
+use crate::sales::{self, Sale};
+use crate::{Store, patiently};
 
 const DOING: &str = "mending records";
 
@@ -13,12 +14,16 @@ impl Store {
     /// Writes the events over whatever is on record of the same sales, claims and refunds, and
     /// leaves all positions where they are. A refund that was settled stays settled.
     pub async fn rewrite(&self, events: &[Event]) -> Result<()> {
+        patiently!(self.try_to_rewrite(events).await)
+    }
+
+    async fn try_to_rewrite(&self, events: &[Event]) -> Result<()> {
         let mut tx = self.begin().await?;
-        // A sale is away for a moment while others refer to it.
-        sqlx::query("PRAGMA defer_foreign_keys = ON").execute(&mut *tx).await.when(DOING)?;
+        let sales: Vec<Sale> = Batch::of(events).pools.into_iter().map(Sale::of).collect();
+        sales::OVERWRITE.run(&mut tx, &sales, sales::bind).await.when(DOING)?;
         for event in events {
             match event {
-                Event::Pool(pool) => forget_sale(&mut tx, pool).await?,
+                Event::Pool(_) => {}
                 Event::Claim(claim) => forget_claim(&mut tx, claim).await?,
                 Event::Refund(refund) => forget_refund(&mut tx, refund).await?,
             }
@@ -28,31 +33,26 @@ impl Store {
     }
 }
 
-async fn forget_sale(tx: &mut SqliteConnection, pool: &PoolState) -> Result<()> {
-    let delete = sqlx::query("DELETE FROM sales WHERE id = $1").bind(sql_id(pool.id));
-    delete.execute(tx).await.when(DOING).map(drop)
-}
-
-async fn forget_claim(tx: &mut SqliteConnection, claim: &Claim) -> Result<()> {
+async fn forget_claim(tx: &mut Transaction, claim: &Claim) -> Result<()> {
+    let id = [sql_id(claim.id.pool).into(), claim.id.number.into()];
     for delete in [
-        "DELETE FROM order_items WHERE sale_id = $1 AND number = $2",
-        "DELETE FROM orders WHERE sale_id = $1 AND number = $2",
-        "DELETE FROM claims WHERE sale_id = $1 AND number = $2",
+        sql!("DELETE FROM order_items WHERE sale_id = ? AND number = ?"),
+        sql!("DELETE FROM orders WHERE sale_id = ? AND number = ?"),
+        sql!("DELETE FROM claims WHERE sale_id = ? AND number = ?"),
     ] {
-        let delete = sqlx::query(delete).bind(sql_id(claim.id.pool));
-        delete.bind(i64::from(claim.id.number)).execute(&mut *tx).await.when(DOING)?;
+        tx.execute(delete, &id).await.when(DOING)?;
     }
     if let Some(payment) = &claim.payment {
-        let delete = sqlx::query("DELETE FROM payments WHERE sale_id = $1 AND payment_id = $2");
-        let delete = delete.bind(sql_id(claim.id.pool)).bind(payment.as_str());
-        delete.execute(tx).await.when(DOING)?;
+        let delete = sql!("DELETE FROM payments WHERE sale_id = ? AND payment_id = ?");
+        let id = [sql_id(claim.id.pool).into(), payment.as_str().into()];
+        tx.execute(delete, &id).await.when(DOING)?;
     }
     Ok(())
 }
 
-async fn forget_refund(tx: &mut SqliteConnection, refund: &Refund) -> Result<()> {
-    let delete = "DELETE FROM refunds WHERE sale_id = $1 AND payment_id = $2
-                  AND settled_at IS NULL";
-    let delete = sqlx::query(delete).bind(sql_id(refund.order.pool));
-    delete.bind(refund.payment.as_str()).execute(tx).await.when(DOING).map(drop)
+async fn forget_refund(tx: &mut Transaction, refund: &Refund) -> Result<()> {
+    let delete =
+        sql!("DELETE FROM refunds WHERE sale_id = ? AND payment_id = ? AND settled_at IS NULL");
+    let id = [sql_id(refund.order.pool).into(), refund.payment.as_str().into()];
+    tx.execute(delete, &id).await.when(DOING).map(drop)
 }

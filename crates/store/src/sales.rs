@@ -8,11 +8,9 @@ use qiang_core::{
     Cents, Flow, LimitBy, PoolChange, PoolId, PoolState, PriceStep, Reclaim, Supply, Terms,
     Timestamp,
 };
+use qiang_sql::{Insert, Params, Row, Statement, Tail, Transaction, Value, sql};
 use serde_json::json;
-use sqlx::QueryBuilder;
-use sqlx::sqlite::{Sqlite, SqliteConnection, SqliteRow};
 
-use crate::bulk::{Binding, Insert};
 use crate::error::{Result, Unreadable, While};
 use crate::fields::Fields;
 use crate::orders::pay_ms;
@@ -95,25 +93,65 @@ macro_rules! columns {
     () => {
         "id, version, state, title, sku, units, portions, limit_per_user, limit_by, price_cents, \
          price_steps, opens_at, closes_at, flow, hold_ms, pay_ms, reclaim, total, closed_at, \
-         cleared_at, changed_at"
+         cleared_at, changed_at, buckets"
     };
 }
 
+const INSERT: &str = concat!("INSERT INTO sales (", columns!(), ")");
+const ROW: &str = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+
 /// Terms never change, so only the rest is updated.
 pub(crate) static UPSERT: Insert = Insert::new(
-    concat!("INSERT INTO sales (", columns!(), ")"),
-    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    "ON CONFLICT (id) DO UPDATE SET
-        version = excluded.version, state = excluded.state, total = excluded.total,
-        closed_at = excluded.closed_at, cleared_at = excluded.cleared_at,
-        changed_at = excluded.changed_at
-     WHERE excluded.version > sales.version",
+    INSERT,
+    ROW,
+    Tail {
+        on_conflict: "ON CONFLICT (id) DO UPDATE SET
+            version = excluded.version, state = excluded.state, total = excluded.total,
+            closed_at = excluded.closed_at, cleared_at = excluded.cleared_at,
+            changed_at = excluded.changed_at
+         WHERE excluded.version > sales.version",
+        on_duplicate_key: "ON DUPLICATE KEY UPDATE
+            state = IF(VALUES(version) > version, VALUES(state), state),
+            total = IF(VALUES(version) > version, VALUES(total), total),
+            closed_at = IF(VALUES(version) > version, VALUES(closed_at), closed_at),
+            cleared_at = IF(VALUES(version) > version, VALUES(cleared_at), cleared_at),
+            changed_at = IF(VALUES(version) > version, VALUES(changed_at), changed_at),
+            version = GREATEST(VALUES(version), version)",
+    },
 );
 
-pub(crate) fn bind<'q>(query: Binding<'q>, sale: &Sale) -> Binding<'q> {
+/// Replaces all there is of a sale, in place: others may refer to it.
+pub(crate) static OVERWRITE: Insert = Insert::new(
+    INSERT,
+    ROW,
+    Tail {
+        on_conflict: "ON CONFLICT (id) DO UPDATE SET
+            version = excluded.version, state = excluded.state, title = excluded.title,
+            sku = excluded.sku, units = excluded.units, portions = excluded.portions,
+            limit_per_user = excluded.limit_per_user, limit_by = excluded.limit_by,
+            price_cents = excluded.price_cents, price_steps = excluded.price_steps,
+            opens_at = excluded.opens_at, closes_at = excluded.closes_at, flow = excluded.flow,
+            hold_ms = excluded.hold_ms, pay_ms = excluded.pay_ms, reclaim = excluded.reclaim,
+            total = excluded.total, closed_at = excluded.closed_at,
+            cleared_at = excluded.cleared_at, changed_at = excluded.changed_at,
+            buckets = excluded.buckets",
+        on_duplicate_key: "ON DUPLICATE KEY UPDATE
+            version = VALUES(version), state = VALUES(state), title = VALUES(title),
+            sku = VALUES(sku), units = VALUES(units), portions = VALUES(portions),
+            limit_per_user = VALUES(limit_per_user), limit_by = VALUES(limit_by),
+            price_cents = VALUES(price_cents), price_steps = VALUES(price_steps),
+            opens_at = VALUES(opens_at), closes_at = VALUES(closes_at), flow = VALUES(flow),
+            hold_ms = VALUES(hold_ms), pay_ms = VALUES(pay_ms), reclaim = VALUES(reclaim),
+            total = VALUES(total), closed_at = VALUES(closed_at),
+            cleared_at = VALUES(cleared_at), changed_at = VALUES(changed_at),
+            buckets = VALUES(buckets)",
+    },
+);
+
+pub(crate) fn bind(params: &mut Params, sale: &Sale) {
     let terms = &sale.terms;
     let (units, portions) = match &terms.supply {
-        Supply::Units(units) => (Some(i64::from(*units)), None),
+        Supply::Units(units) => (Some(*units), None),
         Supply::Portions(cut) => (None, Some(json(cut.iter().map(|part| part.get().into())))),
     };
     let (flow, hold_ms) = match terms.flow {
@@ -121,34 +159,36 @@ pub(crate) fn bind<'q>(query: Binding<'q>, sale: &Sale) -> Binding<'q> {
         Flow::Order { .. } => ("order", None),
         Flow::Hold { hold_ms, .. } => ("hold", Some(hold_ms)),
     };
-    query
-        .bind(sql_id(sale.id))
-        .bind(i64::from(sale.version))
-        .bind(sale.state.as_str())
-        .bind(terms.title.to_string())
-        .bind(terms.sku.to_string())
-        .bind(units)
-        .bind(portions)
-        .bind(i64::from(terms.limit_per_user))
-        .bind(match terms.limit_by {
+    let steps = terms.price_steps.iter().map(|step| json!([step.after_sold, step.price.get()]));
+    params
+        .add(sql_id(sale.id))
+        .add(sale.version)
+        .add(sale.state.as_str())
+        .add(terms.title.as_str())
+        .add(terms.sku.as_str())
+        .add(units)
+        .add(portions.as_ref())
+        .add(terms.limit_per_user)
+        .add(match terms.limit_by {
             LimitBy::User => "user",
             LimitBy::Identity => "identity",
         })
-        .bind(terms.price.get())
-        .bind(json(terms.price_steps.iter().map(|step| json!([step.after_sold, step.price.get()]))))
-        .bind(terms.opens_at.millis())
-        .bind(terms.closes_at.map(|at| at.millis()))
-        .bind(flow)
-        .bind(hold_ms.map(sql_ms))
-        .bind(pay_ms(terms.flow).map(sql_ms))
-        .bind(match terms.reclaim {
+        .add(terms.price.get())
+        .add(&json(steps))
+        .add(terms.opens_at.millis())
+        .add(terms.closes_at.map(|at| at.millis()))
+        .add(flow)
+        .add(hold_ms.map(sql_ms))
+        .add(pay_ms(terms.flow).map(sql_ms))
+        .add(match terms.reclaim {
             Reclaim::Allowed => "allowed",
             Reclaim::Never => "never",
         })
-        .bind(i64::from(sale.total))
-        .bind(sale.closed_at.map(|at| at.millis()))
-        .bind(sale.cleared_at.map(|at| at.millis()))
-        .bind(sale.changed_at.millis())
+        .add(sale.total)
+        .add(sale.closed_at.map(|at| at.millis()))
+        .add(sale.cleared_at.map(|at| at.millis()))
+        .add(sale.changed_at.millis())
+        .add(u32::from(terms.buckets));
 }
 
 /// What an order takes from its sale. Terms never change, so any version of the sale will do.
@@ -160,26 +200,21 @@ pub(crate) struct SaleFacts {
 
 /// The facts of those of the sales that are on record.
 pub(crate) async fn facts(
-    connection: &mut SqliteConnection,
+    tx: &mut Transaction,
     sales: &[PoolId],
 ) -> Result<HashMap<PoolId, SaleFacts>> {
     /// Sales asked for at once.
     const AT_ONCE: usize = 500;
     let mut known = HashMap::with_capacity(sales.len());
     for sales in sales.chunks(AT_ONCE) {
-        let mut query =
-            QueryBuilder::<Sqlite>::new("SELECT id, sku, title, pay_ms FROM sales WHERE id IN (");
-        let mut ids = query.separated(", ");
-        for sale in sales {
-            ids.push_bind(sql_id(*sale));
-        }
-        query.push(")");
-        // Not kept: each number of sales is a statement of its own.
-        let rows = query.build().persistent(false).fetch_all(&mut *connection).await;
+        let ids: Vec<Value<'_>> = sales.iter().map(|sale| sql_id(*sale).into()).collect();
+        let places = vec!["?"; ids.len()].join(", ");
+        let select = format!("SELECT id, sku, title, pay_ms FROM sales WHERE id IN ({places})");
+        let rows = tx.fetch_all(&Statement::built(select), &ids).await;
         for row in &rows.when("reading sales")? {
             let mut fields = Fields::new(row, "sales", 1);
             let id = fields.pool()?;
-            let (sku, title) = (fields.plain::<&str>()?.into(), fields.plain::<&str>()?.into());
+            let (sku, title) = (fields.text()?.into(), fields.text()?.into());
             known.insert(id, SaleFacts { sku, title, pay_ms: fields.number_or_none()? });
         }
     }
@@ -189,52 +224,44 @@ pub(crate) async fn facts(
 impl Store {
     /// One sale.
     pub async fn sale(&self, id: PoolId) -> Result<Option<Sale>> {
-        let row = sqlx::query(concat!("SELECT ", columns!(), " FROM sales WHERE id = $1"))
-            .bind(sql_id(id))
-            .fetch_optional(self.readers())
-            .await
-            .when("reading a sale")?;
-        row.as_ref().map(read).transpose()
+        let select = sql!(concat!("SELECT ", columns!(), " FROM sales WHERE id = ?"));
+        let row = self.database.fetch_optional(select, &[sql_id(id).into()]).await;
+        row.when("reading a sale")?.as_ref().map(read).transpose()
     }
 
     /// The sales with ids above `after`, by rising id, which is the order they were made in.
     pub async fn sales_page(&self, after: Option<PoolId>, max: u32) -> Result<Vec<Sale>> {
-        let rows = sqlx::query(concat!(
-            "SELECT ",
-            columns!(),
-            " FROM sales WHERE id > $1 ORDER BY id LIMIT $2"
-        ))
-        .bind(after.map_or(0, sql_id))
-        .bind(page(max))
-        .fetch_all(self.readers())
-        .await
-        .when("reading sales")?;
-        rows.iter().map(read).collect()
+        let select =
+            sql!(concat!("SELECT ", columns!(), " FROM sales WHERE id > ? ORDER BY id LIMIT ?"));
+        let values = [after.map_or(0, sql_id).into(), page(max).into()];
+        let rows = self.database.fetch_all(select, &values).await;
+        rows.when("reading sales")?.iter().map(read).collect()
     }
 }
 
-fn read(row: &SqliteRow) -> Result<Sale> {
+fn read(row: &Row) -> Result<Sale> {
     let mut fields = Fields::new(row, "sales", 1);
     let (id, version) = (fields.pool()?, fields.number()?);
     let state = fields.word(SaleState::from_word)?;
-    let terms = read_terms(&mut fields)?;
-    Ok(Sale {
+    let mut sale = Sale {
         id,
         version,
         state,
-        terms,
+        terms: read_terms(&mut fields)?,
         total: fields.number()?,
         closed_at: fields.time_or_none()?,
         cleared_at: fields.time_or_none()?,
         changed_at: fields.time()?,
-    })
+    };
+    sale.terms.buckets = fields.number()?;
+    Ok(sale)
 }
 
 fn read_terms(fields: &mut Fields<'_>) -> Result<Terms> {
-    let title = fields.plain::<&str>()?.into();
-    let sku = fields.plain::<&str>()?.into();
+    let title = fields.text()?.into();
+    let sku = fields.text()?.into();
     let units: Option<u32> = fields.number_or_none()?;
-    let portions: Option<&str> = fields.plain_or_none()?;
+    let portions = fields.text_or_none()?;
     let supply = match (units, portions) {
         (Some(units), _) => Supply::Units(units),
         (None, Some(portions)) => {
@@ -251,7 +278,7 @@ fn read_terms(fields: &mut Fields<'_>) -> Result<Terms> {
         _ => None,
     })?;
     let price = fields.cents()?;
-    let steps: serde_json::Result<Vec<(u32, i64)>> = serde_json::from_str(fields.plain()?);
+    let steps: serde_json::Result<Vec<(u32, i64)>> = serde_json::from_str(fields.text()?);
     let steps = steps.map_err(|e| fields.bad_last(Unreadable::Json(e)))?;
     let step = |(after_sold, price)| PriceStep { after_sold, price: Cents::new(price) };
     let (opens_at, closes_at) = (fields.time()?, fields.time_or_none()?);
@@ -276,7 +303,7 @@ fn read_terms(fields: &mut Fields<'_>) -> Result<Terms> {
 }
 
 fn read_flow(fields: &mut Fields<'_>) -> Result<Flow> {
-    match fields.plain::<&str>()? {
+    match fields.text()? {
         "hold" => Ok(Flow::Hold { hold_ms: fields.number()?, pay_ms: fields.number()? }),
         flow => {
             let bad = fields.bad_last(Unreadable::Word(flow.to_owned()));

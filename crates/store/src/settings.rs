@@ -1,51 +1,95 @@
 //! Small named facts that belong to the installation, and how far each reader of the log is.
 
-use crate::Store;
+use qiang_sql::{Row, sql};
+
 use crate::error::{Result, While};
 use crate::fields::Fields;
+use crate::{Store, patiently};
+
+/// The most positions listed at once; a log has a handful of consumers for each of its parts.
+const MAX_POSITIONS: i64 = 10_000;
 
 impl Store {
     /// How far a consumer of the log has come; 0 if it never began.
     pub async fn position(&self, consumer: &str) -> Result<u64> {
-        let row = sqlx::query("SELECT consumer, seq FROM positions WHERE consumer = $1")
-            .bind(consumer)
-            .fetch_optional(self.readers())
-            .await
-            .when("reading a position")?;
-        row.map_or(Ok(0), |row| {
-            let mut fields = Fields::new(&row, "positions", 1);
-            let _: &str = fields.plain()?;
-            fields.number()
-        })
+        let select = sql!("SELECT consumer, seq FROM positions WHERE consumer = ?");
+        let row = self.database.fetch_optional(select, &[consumer.into()]).await;
+        row.when("reading a position")?.as_ref().map_or(Ok(0), read_position)
+    }
+
+    /// The consumers whose names begin with `prefix`, by name, and how far each has come.
+    pub async fn positions(&self, prefix: &str) -> Result<Vec<(String, u64)>> {
+        let select = sql!(
+            "SELECT consumer, seq FROM positions WHERE SUBSTR(consumer, 1, ?) = ?
+             ORDER BY consumer LIMIT ?"
+        );
+        let values = [characters(prefix).into(), prefix.into(), MAX_POSITIONS.into()];
+        let rows = self.database.fetch_all(select, &values).await.when("reading positions")?;
+        let read = |row| {
+            let consumer = Fields::new(row, "positions", 1).text()?.to_owned();
+            Ok((consumer, read_position(row)?))
+        };
+        rows.iter().map(read).collect()
     }
 
     /// The value of a setting, if it was ever put.
     pub async fn setting(&self, name: &str) -> Result<Option<String>> {
-        let row = sqlx::query("SELECT name, value FROM settings WHERE name = $1")
-            .bind(name)
-            .fetch_optional(self.readers())
-            .await
-            .when("reading a setting")?;
-        row.map(|row| {
+        let select = sql!("SELECT name, value FROM settings WHERE name = ?");
+        let row = self.database.fetch_optional(select, &[name.into()]).await;
+        let read = |row: Row| {
             let mut fields = Fields::new(&row, "settings", 1);
-            let _: &str = fields.plain()?;
-            fields.plain()
-        })
-        .transpose()
+            fields.text()?;
+            fields.text().map(str::to_owned)
+        };
+        row.when("reading a setting")?.map(read).transpose()
     }
 
     /// Sets a setting, in place of what it was; it is on the disk when this returns.
     pub async fn put_setting(&self, name: &str, value: &str) -> Result<()> {
-        let mut tx = self.begin().await?;
-        sqlx::query(
-            "INSERT INTO settings (name, value) VALUES ($1, $2)
-             ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        )
-        .bind(name)
-        .bind(value)
-        .execute(&mut *tx)
-        .await
-        .when("writing a setting")?;
-        tx.commit().await.when("writing a setting")
+        let upsert = sql!(
+            sqlite: "INSERT INTO settings (name, value) VALUES (?, ?)
+                     ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            mysql: "INSERT INTO settings (name, value) VALUES (?, ?)
+                    ON DUPLICATE KEY UPDATE value = VALUES(value)",
+            postgres: "INSERT INTO settings (name, value) VALUES (?, ?)
+                       ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        );
+        let put = patiently!(self.database.execute(upsert, &[name.into(), value.into()]).await);
+        put.when("writing a setting").map(drop)
     }
+
+    /// Sets a setting if it is what one thinks it is, `None` being that it was never put; says
+    /// whether it was. Of several who do it at once one succeeds.
+    pub async fn swap_setting(
+        &self,
+        name: &str,
+        expected: Option<&str>,
+        new: &str,
+    ) -> Result<bool> {
+        const DOING: &str = "swapping a setting";
+        let Some(expected) = expected else {
+            let insert = sql!("INSERT INTO settings (name, value) VALUES (?, ?)");
+            let put = patiently!(self.database.execute(insert, &[name.into(), new.into()]).await);
+            return match put {
+                Err(error) if error.is_duplicate() => Ok(false),
+                put => put.when(DOING).map(|_| true),
+            };
+        };
+        let update = sql!("UPDATE settings SET value = ? WHERE name = ? AND value = ?");
+        let values = [new.into(), name.into(), expected.into()];
+        let swapped = patiently!(self.database.execute(update, &values).await);
+        swapped.when(DOING).map(|found| found == 1)
+    }
+}
+
+/// A row of consumer and position.
+pub(crate) fn read_position(row: &Row) -> Result<u64> {
+    let mut fields = Fields::new(row, "positions", 1);
+    fields.text()?;
+    fields.number()
+}
+
+/// How SQL counts a text.
+pub(crate) fn characters(text: &str) -> i64 {
+    i64::try_from(text.chars().count()).expect("no text is that long")
 }

@@ -1,12 +1,13 @@
 //! Servers are started, killed, paused and started again, and keep what they promised to keep.
 
+use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Command, Stdio};
 
 use qiang_testkit::servers::cluster::{self, Cluster, Replicas};
 use qiang_testkit::servers::mariadb::{self, Mariadb};
 use qiang_testkit::servers::postgres::{self, Fsync, Postgres};
 use qiang_testkit::servers::redis::{self, Durability, Flavour, Redis};
-use qiang_testkit::servers::{Value, or_skip};
+use qiang_testkit::servers::{REDIS, Value, or_skip};
 
 fn redis(options: &redis::Options) -> Option<Redis> {
     or_skip(Redis::start(options))
@@ -59,6 +60,17 @@ fn a_password_is_asked_for() {
     let Some(redis) = redis(&redis::Options { password, ..Default::default() }) else { return };
     assert!(redis.url().starts_with("redis://:secret@127.0.0.1:"), "{}", redis.url());
     assert_eq!(redis.command(&["PING"]).unwrap().text(), "PONG");
+}
+
+#[test]
+fn a_port_that_somebody_else_has_is_given_up() {
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let options = redis::Options::default().with("port", port);
+    let Err(error) = Redis::start(&options) else { panic!("two listen at one port") };
+    if or_skip(REDIS.find().map_err(Into::into)).is_some() {
+        assert!(error.to_string().contains("Address already in use"), "{error}");
+    }
 }
 
 #[test]

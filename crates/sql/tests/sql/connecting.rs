@@ -37,7 +37,7 @@ async fn nobody_there() {
         drop(listener);
         let error = error(&format!("{dialect}://u:s3cret@{address}/q")).await;
         assert!(
-            matches!(&error, Error::Unreachable { server, .. } if *server == address.to_string())
+            matches!(&error, Error::Unreachable { server, .. } if **server == address.to_string())
         );
         assert!(error.is_outage());
     }

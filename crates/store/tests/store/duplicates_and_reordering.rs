@@ -1,12 +1,23 @@
 //! However often and in whatever order events come, the tables end up the same.
 
 use qiang_core::{Claim, Event, Flow, PoolChange, PoolState};
+use qiang_sql::{Dialect, on_every_database};
 use qiang_store::{Error, Order, Payment, Sale};
 
 use crate::fixtures::{
     Db, Lcg, PAY_MS, Records, T0, granted, history, opened, paid, pool_id, refund, released, terms,
     then,
 };
+
+on_every_database!(
+    the_log_in_order_gives_the_expected_tables,
+    any_order_and_any_repetition_gives_the_same_tables,
+    an_older_version_never_replaces_a_newer_one,
+    a_due_event_never_reopens_a_settled_refund,
+    events_of_an_unknown_sale_write_nothing,
+    a_batch_may_be_of_any_size,
+    a_batch_may_speak_of_many_sales,
+);
 
 /// The tables by definition: the newest version of everything, and what follows from it.
 fn expected(log: &[Event]) -> Records {
@@ -45,10 +56,9 @@ fn expected(log: &[Event]) -> Records {
     records
 }
 
-#[tokio::test]
-async fn the_log_in_order_gives_the_expected_tables() {
+async fn the_log_in_order_gives_the_expected_tables(on: Dialect) {
     let log = history(&mut Lcg(1), 300);
-    let db = Db::new().await;
+    let db = Db::new(on).await;
     db.store.project("records", 0, log.len() as u64, &log).await.expect("written");
     let records = Records::of(&db.store).await;
     assert_eq!(records, expected(&log));
@@ -56,12 +66,12 @@ async fn the_log_in_order_gives_the_expected_tables() {
     assert!(records.refunds.len() > 50, "the history has something of everything");
 }
 
-#[tokio::test]
-async fn any_order_and_any_repetition_gives_the_same_tables() {
+async fn any_order_and_any_repetition_gives_the_same_tables(on: Dialect) {
+    let db = Db::new(on).await;
     for seed in 0..25 {
+        db.clear().await;
         let mut dice = Lcg(seed);
         let log = history(&mut dice, 40);
-        let db = Db::new().await;
         // The log has a sale before anything that happens in it; everything else may be late.
         let (firsts, mut rest): (Vec<Event>, Vec<Event>) = log
             .iter()
@@ -86,9 +96,8 @@ async fn any_order_and_any_repetition_gives_the_same_tables() {
     }
 }
 
-#[tokio::test]
-async fn an_older_version_never_replaces_a_newer_one() {
-    let db = Db::new().await;
+async fn an_older_version_never_replaces_a_newer_one(on: Dialect) {
+    let db = Db::new(on).await;
     let pool = opened(1, terms(Flow::Order { pay_ms: PAY_MS }));
     let closed = then(&pool, PoolChange::Closed);
     let first = granted(&pool, 1, "a");
@@ -99,9 +108,8 @@ async fn an_older_version_never_replaces_a_newer_one() {
     assert_eq!(Records::of(&db.store).await, before);
 }
 
-#[tokio::test]
-async fn a_due_event_never_reopens_a_settled_refund() {
-    let db = Db::new().await;
+async fn a_due_event_never_reopens_a_settled_refund(on: Dialect) {
+    let db = Db::new(on).await;
     let pool = opened(1, terms(Flow::Order { pay_ms: PAY_MS }));
     let gone = released(&granted(&pool, 1, "a"), qiang_core::ReleaseReason::PayExpired);
     let due = refund(gone.id, "p-1");
@@ -114,9 +122,8 @@ async fn a_due_event_never_reopens_a_settled_refund() {
     assert_eq!(before.refunds[0].settled_at, Some(T0));
 }
 
-#[tokio::test]
-async fn events_of_an_unknown_sale_write_nothing() {
-    let db = Db::new().await;
+async fn events_of_an_unknown_sale_write_nothing(on: Dialect) {
+    let db = Db::new(on).await;
     let known = opened(1, terms(Flow::Order { pay_ms: PAY_MS }));
     let unknown = opened(2, terms(Flow::Order { pay_ms: PAY_MS }));
     let strays = [
@@ -132,11 +139,11 @@ async fn events_of_an_unknown_sale_write_nothing() {
     }
 }
 
-#[tokio::test]
-async fn a_batch_may_be_of_any_size() {
+async fn a_batch_may_be_of_any_size(on: Dialect) {
     let pool = opened(1, terms(Flow::Order { pay_ms: PAY_MS }));
+    let db = Db::new(on).await;
     for claims in [0, 1, 2, 255, 256, 257, 511, 12_345] {
-        let db = Db::new().await;
+        db.clear().await;
         let mut log = vec![Event::Pool(pool.clone())];
         log.extend((1..=claims).map(|n| Event::Claim(granted(&pool, n, &format!("u{n}")))));
         db.store.project("records", 0, log.len() as u64, &log).await.expect("written");
@@ -150,9 +157,8 @@ async fn a_batch_may_be_of_any_size() {
     }
 }
 
-#[tokio::test]
-async fn a_batch_may_speak_of_many_sales() {
-    let db = Db::new().await;
+async fn a_batch_may_speak_of_many_sales(on: Dialect) {
+    let db = Db::new(on).await;
     let pools: Vec<PoolState> = (1..=1_200).map(|id| opened(id, terms(Flow::Instant))).collect();
     let sales: Vec<Event> = pools.iter().cloned().map(Event::Pool).collect();
     db.store.upsert(&sales).await.expect("written");

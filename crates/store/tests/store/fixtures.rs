@@ -1,4 +1,4 @@
-//! Folders that vanish, sales of every kind, histories of claims, and all the tables at once.
+//! Databases that vanish, sales of every kind, histories of claims, and all the tables at once.
 
 use std::sync::Arc;
 
@@ -7,34 +7,44 @@ use qiang_core::{
     PriceStep, Reclaim, Refund, RefundReason, ReleaseReason, RequestId, State, Supply, Terms,
     Timestamp, UserId,
 };
+use qiang_sql::scratch::Scratch;
+use qiang_sql::{Database, Dialect, Statement, Value};
 use qiang_store::{Order, Payment, RefundRecord, Sale, Store};
-use tempfile::TempDir;
 
 pub(crate) const T0: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 pub(crate) const PAY_MS: u64 = 1_800_000;
 pub(crate) const HOLD_MS: u64 = 300_000;
 
-/// A migrated store in a folder of its own.
+/// A migrated store with a database of its own.
 pub(crate) struct Db {
     pub(crate) store: Store,
     pub(crate) url: String,
-    _folder: TempDir,
+    /// Another way to the same database.
+    pub(crate) behind: Database,
+    _scratch: Scratch,
 }
 
 impl Db {
-    pub(crate) async fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let url = format!("sqlite:{}", folder.path().join("records.db").display());
-        let store = Store::open(&url).await.expect("opens");
+    pub(crate) async fn new(on: Dialect) -> Self {
+        let scratch = Scratch::new(on).await;
+        let store = Store::open(scratch.url()).await.expect("opens");
         store.migrate().await.expect("migrates");
-        Self { store, url, _folder: folder }
+        let behind = Database::open(scratch.url()).await.expect("opens");
+        Self { store, url: scratch.url().to_owned(), behind, _scratch: scratch }
     }
 
     /// Runs SQL behind the store's back.
-    pub(crate) async fn tamper(&self, sql: &'static str) {
-        let pool = sqlx::SqlitePool::connect(&self.url).await.expect("connects");
-        sqlx::raw_sql(sql).execute(&pool).await.expect("valid SQL");
-        pool.close().await;
+    pub(crate) async fn tamper(&self, sql: &str, values: &[Value<'_>]) {
+        let sql = Statement::built(sql.to_owned());
+        self.behind.execute(&sql, values).await.expect("valid SQL");
+    }
+
+    /// Forgets everything; quicker than a new one.
+    pub(crate) async fn clear(&self) {
+        let tables = "refunds payments order_items orders claims sales positions settings leases";
+        for table in tables.split(' ') {
+            self.tamper(&format!("DELETE FROM {table}"), &[]).await;
+        }
     }
 }
 
@@ -155,6 +165,7 @@ pub(crate) fn all_kinds_of_terms() -> Vec<Terms> {
         Terms { price_steps: vec![step(10, 150_000), step(20, 1_000_000_000)], ..terms(order) },
         Terms { supply: Supply::Units(1 << 31), limit_per_user: 1 << 31, ..terms(order) },
         Terms { closes_at: Some(T0.plus_millis(1)), price: Cents::ZERO, ..terms(order) },
+        Terms { buckets: 64, ..terms(order) },
         Terms { title: "\"'; DROP TABLE sales; --".into(), sku: "🧧".into(), ..terms(order) },
     ];
     for terms in &all {

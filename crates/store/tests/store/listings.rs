@@ -1,13 +1,20 @@
 //! Listings come in pages, in their stated order, with nothing twice and nothing left out.
 
 use qiang_core::{Claim, Event, Flow};
+use qiang_sql::{Dialect, on_every_database};
 use qiang_store::{MAX_PAGE, RefundStatus};
 
 use crate::fixtures::{Db, Lcg, PAY_MS, claim_id, granted, history, opened, refund, terms, user};
 
-#[tokio::test]
-async fn a_users_orders_come_newest_first() {
-    let db = Db::new().await;
+on_every_database!(
+    a_users_orders_come_newest_first,
+    orders_of_one_moment_are_all_listed,
+    refunds_come_longest_due_first,
+    no_page_is_longer_than_the_limit,
+);
+
+async fn a_users_orders_come_newest_first(on: Dialect) {
+    let db = Db::new(on).await;
     let log = history(&mut Lcg(7), 100);
     db.store.upsert(&log).await.expect("written");
     let buyer = user("user-3");
@@ -32,9 +39,8 @@ async fn a_users_orders_come_newest_first() {
     assert_eq!(seen.len(), all);
 }
 
-#[tokio::test]
-async fn orders_of_one_moment_are_all_listed() {
-    let db = Db::new().await;
+async fn orders_of_one_moment_are_all_listed(on: Dialect) {
+    let db = Db::new(on).await;
     let pools = [1, 2].map(|id| opened(id, terms(Flow::Instant)));
     let mut events = pools.clone().map(Event::Pool).to_vec();
     for (number, pool) in (1..=10).flat_map(|n| pools.iter().map(move |pool| (n, pool))) {
@@ -54,9 +60,8 @@ async fn orders_of_one_moment_are_all_listed() {
     assert!(seen.is_sorted_by(|newer, older| newer > older));
 }
 
-#[tokio::test]
-async fn refunds_come_longest_due_first() {
-    let db = Db::new().await;
+async fn refunds_come_longest_due_first(on: Dialect) {
+    let db = Db::new(on).await;
     let pool = opened(1, terms(Flow::Order { pay_ms: PAY_MS }));
     let mut events = vec![Event::Pool(pool.clone())];
     for number in 1..=10 {
@@ -77,9 +82,8 @@ async fn refunds_come_longest_due_first() {
     assert!(seen.is_sorted_by(|first, second| first < second));
 }
 
-#[tokio::test]
-async fn no_page_is_longer_than_the_limit() {
-    let db = Db::new().await;
+async fn no_page_is_longer_than_the_limit(on: Dialect) {
+    let db = Db::new(on).await;
     let pool = opened(1, terms(Flow::Instant));
     let mut events = vec![Event::Pool(pool.clone())];
     events.extend((1..=MAX_PAGE + 1).map(|number| Event::Claim(granted(&pool, number, "a"))));

@@ -1,14 +1,21 @@
 //! Migrations run once, and a database from the future is left alone.
 
-use qiang_store::{Error, Store};
+use qiang_sql::scratch::{Scratch, available};
+use qiang_sql::{Database, Dialect, Migrations, Step, Value, on_every_database, sql};
+use qiang_store::{Error, Migration, Store};
 
-use crate::fixtures::{Db, Records};
+use crate::fixtures::{Db, Records, pool_id};
 
-#[tokio::test]
-async fn migrating_twice_does_nothing_the_second_time() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let url = format!("sqlite:{}", folder.path().join("records.db").display());
-    let store = Store::open(&url).await.expect("opens");
+on_every_database!(
+    migrating_twice_does_nothing_the_second_time,
+    a_newer_database_is_refused,
+    a_changed_migration_is_refused,
+    many_nodes_migrate_at_once,
+);
+
+async fn migrating_twice_does_nothing_the_second_time(on: Dialect) {
+    let scratch = Scratch::new(on).await;
+    let store = Store::open(scratch.url()).await.expect("opens");
     let before = store.schema().await.expect("readable");
     assert_eq!(before.version, None);
     assert_eq!(store.migrate().await.expect("migrates"), before.pending);
@@ -19,30 +26,88 @@ async fn migrating_twice_does_nothing_the_second_time() {
     assert_eq!(after.version, before.pending.last().map(|migration| migration.version));
     assert_eq!(after.pending, []);
 
-    let again = Store::open(&url).await.expect("opens again");
+    let again = Store::open(scratch.url()).await.expect("opens again");
     assert_eq!(again.migrate().await.expect("migrates"), []);
     assert_eq!(Records::of(&again).await.sales, []);
 }
 
-#[tokio::test]
-async fn a_newer_database_is_refused() {
-    let db = Db::new().await;
+async fn a_newer_database_is_refused(on: Dialect) {
+    let db = Db::new(on).await;
     db.tamper(
         "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
-         VALUES (4711, 'from the future', TRUE, x'00', 0)",
+         VALUES (4711, 'from the future', TRUE, ?, 0)",
+        &[Value::Bytes(&[0])],
     )
     .await;
     for refused in [db.store.migrate().await.err(), db.store.schema().await.err()] {
         let refused = refused.expect("refused");
-        assert!(matches!(refused, Error::NewerDatabase { found: 4711, .. }));
+        assert!(matches!(
+            refused,
+            Error::Open(qiang_sql::Error::NewerDatabase { found: 4711, .. })
+        ));
         let text = refused.to_string();
         assert!(text.contains("made by a newer qiang") && text.contains("4711"), "{text}");
     }
 }
 
+async fn a_changed_migration_is_refused(on: Dialect) {
+    let db = Db::new(on).await;
+    db.tamper("UPDATE _sqlx_migrations SET checksum = ?", &[Value::Bytes(&[0])]).await;
+    let refused = db.store.migrate().await.expect_err("refused");
+    assert!(matches!(refused, Error::Open(qiang_sql::Error::Migrate(_))), "{refused:?}");
+    assert!(!refused.is_outage());
+}
+
+/// Files of the first release are brought up to date with what is in them.
 #[tokio::test]
-async fn a_changed_migration_is_refused() {
-    let db = Db::new().await;
-    db.tamper("UPDATE _sqlx_migrations SET checksum = x'00'").await;
-    assert!(matches!(db.store.migrate().await, Err(Error::Migrate(_))));
+async fn a_file_of_the_first_release_keeps_its_records() {
+    const FIRST: Migrations = Migrations {
+        table: "_sqlx_migrations",
+        sqlite: &[Step {
+            version: 1,
+            name: "records",
+            sql: include_str!("../../migrations/sqlite/0001_records.sql"),
+        }],
+        mysql: &[],
+        postgres: &[],
+    };
+    let scratch = Scratch::new(Dialect::Sqlite).await;
+    let database = Database::open(scratch.url()).await.expect("opens");
+    database.migrate(&FIRST).await.expect("migrates");
+    let insert = sql!(
+        "INSERT INTO sales (id, version, state, title, sku, units, limit_per_user, limit_by,
+            price_cents, price_steps, opens_at, flow, reclaim, total, changed_at)
+         VALUES (1, 1, 'open', 'Tea', 'T', 5, 1, 'user', 100, '[]', 0, 'instant', 'never', 5, 0)"
+    );
+    database.execute(insert, &[]).await.expect("written");
+    database.close().await;
+
+    let store = Store::open(scratch.url()).await.expect("opens");
+    let pending = store.schema().await.expect("readable").pending;
+    assert_eq!(pending, Migration::all()[1..]);
+    assert_eq!(store.migrate().await.expect("migrates"), pending);
+    let sale = store.sale(pool_id(1)).await.expect("readable").expect("kept");
+    assert_eq!((sale.terms.title.as_str(), sale.terms.buckets), ("Tea", 1));
+}
+
+/// One version is one shape, wherever it is.
+#[tokio::test]
+async fn all_databases_are_at_the_same_version() {
+    for on in Dialect::ALL.into_iter().filter(|on| available(*on)) {
+        let db = Db::new(on).await;
+        let version = db.store.schema().await.expect("readable").version;
+        assert_eq!(version, Migration::all().last().map(|last| last.version), "{on}");
+    }
+}
+
+/// Nodes of a new version start at the same time.
+async fn many_nodes_migrate_at_once(on: Dialect) {
+    let scratch = Scratch::new(on).await;
+    let mut nodes = tokio::task::JoinSet::new();
+    for _ in 0..6 {
+        let store = Store::open(scratch.url()).await.expect("opens");
+        nodes.spawn(async move { store.migrate().await.expect("migrates").len() });
+    }
+    let applied: Vec<usize> = nodes.join_all().await;
+    assert_eq!(applied.iter().filter(|applied| **applied > 0).count(), 1, "{applied:?}");
 }

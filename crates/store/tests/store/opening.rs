@@ -8,7 +8,10 @@ use qiang_store::{Error, Store};
 async fn an_unknown_url_names_the_known_ones() {
     for url in ["oracle://host/db", "records.db", "", "sqlite:", "sqlite::memory:"] {
         let refused = Store::open(url).await.expect_err("refused");
-        assert!(matches!(refused, Error::UnknownUrl { .. }), "{url}: {refused:?}");
+        assert!(
+            matches!(refused, Error::Open(qiang_sql::Error::UnknownUrl { .. })),
+            "{url}: {refused:?}"
+        );
         let text = refused.to_string();
         assert!(text.contains(url) && text.contains("sqlite:PATH"), "{text}");
     }
@@ -20,7 +23,7 @@ async fn a_missing_folder_is_named() {
     let path = folder.path().join("not-there").join("records.db");
     let refused = Store::open(&format!("sqlite:{}", path.display())).await.expect_err("refused");
     let text = refused.to_string();
-    assert!(matches!(refused, Error::NoFolder { .. }), "{refused:?}");
+    assert!(matches!(refused, Error::Open(qiang_sql::Error::NoFolder { .. })), "{refused:?}");
     assert!(text.contains(&path.display().to_string()), "{text}");
     assert!(text.contains("folder does not exist"), "{text}");
 }
@@ -40,7 +43,7 @@ async fn what_cannot_be_a_database_says_what_it_must_be() {
     for path in paths {
         let url = format!("sqlite:{}", path.display());
         let refused = Store::open(&url).await.expect_err("refused");
-        assert!(matches!(refused, Error::Open { .. }), "{refused:?}");
+        assert!(matches!(refused, Error::Open(qiang_sql::Error::Open { .. })), "{refused:?}");
         let text = refused.to_string();
         assert!(text.contains(&path.display().to_string()), "{text}");
         assert!(text.contains("a folder this user may write to"), "{text}");

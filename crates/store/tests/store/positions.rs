@@ -1,13 +1,21 @@
 //! A consumer's position moves by compare-and-set, together with the rows, or not at all.
 
 use qiang_core::{Event, Flow};
+use qiang_sql::{Dialect, on_every_database};
 use qiang_store::Error;
 
 use crate::fixtures::{Db, PAY_MS, Records, granted, opened, terms};
 
-#[tokio::test]
-async fn a_position_moves_only_from_where_it_is() {
-    let db = Db::new().await;
+on_every_database!(
+    a_position_moves_only_from_where_it_is,
+    a_stale_projector_changes_nothing,
+    a_consumer_that_never_began_is_at_zero,
+    of_two_projectors_on_one_batch_one_wins,
+    a_repair_moves_no_position,
+);
+
+async fn a_position_moves_only_from_where_it_is(on: Dialect) {
+    let db = Db::new(on).await;
     assert_eq!(db.store.position("records").await.expect("readable"), 0);
     db.store.project("records", 0, 10, &[]).await.expect("moved");
     db.store.project("records", 10, 10, &[]).await.expect("moved nowhere");
@@ -18,9 +26,8 @@ async fn a_position_moves_only_from_where_it_is() {
     assert_eq!(db.store.position("records").await.expect("readable"), 25);
 }
 
-#[tokio::test]
-async fn a_stale_projector_changes_nothing() {
-    let db = Db::new().await;
+async fn a_stale_projector_changes_nothing(on: Dialect) {
+    let db = Db::new(on).await;
     let pool = opened(1, terms(Flow::Order { pay_ms: PAY_MS }));
     let log = [Event::Pool(pool.clone()), Event::Claim(granted(&pool, 1, "a"))];
     db.store.project("records", 0, 2, &log).await.expect("written");
@@ -40,17 +47,15 @@ async fn a_stale_projector_changes_nothing() {
     assert_eq!(Records::of(&db.store).await.claims.len(), 2);
 }
 
-#[tokio::test]
-async fn a_consumer_that_never_began_is_at_zero() {
-    let db = Db::new().await;
+async fn a_consumer_that_never_began_is_at_zero(on: Dialect) {
+    let db = Db::new(on).await;
     let refused = db.store.project("records", 5, 6, &[]).await;
     assert!(matches!(refused, Err(Error::PositionMoved { expected: 5, found: 0, .. })));
     assert_eq!(db.store.position("records").await.expect("readable"), 0);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_projectors_on_one_batch_one_wins() {
-    let db = Db::new().await;
+async fn of_two_projectors_on_one_batch_one_wins(on: Dialect) {
+    let db = Db::new(on).await;
     for round in 0..50_u64 {
         let projectors = [0, 1].map(|_| {
             let store = db.store.clone();
@@ -68,9 +73,8 @@ async fn of_two_projectors_on_one_batch_one_wins() {
     }
 }
 
-#[tokio::test]
-async fn a_repair_moves_no_position() {
-    let db = Db::new().await;
+async fn a_repair_moves_no_position(on: Dialect) {
+    let db = Db::new(on).await;
     let pool = opened(1, terms(Flow::Instant));
     db.store.upsert(&[Event::Pool(pool)]).await.expect("written");
     assert_eq!(db.store.position("records").await.expect("readable"), 0);

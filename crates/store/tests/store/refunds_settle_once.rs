@@ -1,13 +1,19 @@
 //! A refund is sent once: of all who say they have sent it, one is told so.
 
 use qiang_core::{Event, Flow};
+use qiang_sql::{Dialect, on_every_database};
 use qiang_store::{RefundStatus, SettleOutcome};
 
 use crate::fixtures::{Db, PAY_MS, T0, claim_id, opened, payment, refund, terms};
 
-#[tokio::test]
-async fn the_second_settlement_learns_of_the_first() {
-    let db = Db::new().await;
+on_every_database!(
+    the_second_settlement_learns_of_the_first,
+    a_refund_nobody_owes_cannot_be_settled,
+    of_many_at_once_one_settles,
+);
+
+async fn the_second_settlement_learns_of_the_first(on: Dialect) {
+    let db = Db::new(on).await;
     let pool = opened(1, terms(Flow::Order { pay_ms: PAY_MS }));
     let due = refund(claim_id(pool.id, 1), "p-1");
     let events = [Event::Pool(pool.clone()), Event::Refund(due.clone())];
@@ -28,9 +34,8 @@ async fn the_second_settlement_learns_of_the_first() {
     assert_eq!(settled, [record]);
 }
 
-#[tokio::test]
-async fn a_refund_nobody_owes_cannot_be_settled() {
-    let db = Db::new().await;
+async fn a_refund_nobody_owes_cannot_be_settled(on: Dialect) {
+    let db = Db::new(on).await;
     let pool = opened(1, terms(Flow::Order { pay_ms: PAY_MS }));
     let due = refund(claim_id(pool.id, 1), "p-1");
     db.store.upsert(&[Event::Pool(pool.clone()), Event::Refund(due)]).await.expect("written");
@@ -41,9 +46,8 @@ async fn a_refund_nobody_owes_cannot_be_settled() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_many_at_once_one_settles() {
-    let db = Db::new().await;
+async fn of_many_at_once_one_settles(on: Dialect) {
+    let db = Db::new(on).await;
     let pool = opened(1, terms(Flow::Order { pay_ms: PAY_MS }));
     let due = refund(claim_id(pool.id, 1), "p-1");
     db.store.upsert(&[Event::Pool(pool.clone()), Event::Refund(due)]).await.expect("written");

@@ -5,6 +5,7 @@ use qiang_core::{
     Cents, Claim, Event, Flow, Identity, PaymentId, PoolChange, RefundReason, ReleaseReason,
     RequestId, Supply, Timestamp, UserId,
 };
+use qiang_sql::{Dialect, on_every_database};
 use qiang_store::{Order, OrderStatus, Payment, RefundStatus, Sale, SaleState};
 
 use crate::fixtures::{
@@ -12,9 +13,19 @@ use crate::fixtures::{
     pool_id, refund, released, restocked, terms, then, user,
 };
 
-#[tokio::test]
-async fn all_terms_come_back_equal() {
-    let db = Db::new().await;
+on_every_database!(
+    all_terms_come_back_equal,
+    a_sale_follows_its_pool_until_it_is_cleared,
+    all_claims_come_back_equal,
+    an_order_follows_its_claim,
+    a_cancelled_order_says_when,
+    refunds_of_every_kind_come_back_equal,
+    settings_keep_what_was_put_last,
+    records_survive_closing_and_opening,
+);
+
+async fn all_terms_come_back_equal(on: Dialect) {
+    let db = Db::new(on).await;
     let pools: Vec<_> = (1..).zip(all_kinds_of_terms()).map(|(id, t)| opened(id, t)).collect();
     let events: Vec<Event> = pools.iter().cloned().map(Event::Pool).collect();
     db.store.upsert(&events).await.expect("written");
@@ -27,9 +38,8 @@ async fn all_terms_come_back_equal() {
     assert_eq!(page, pools.iter().map(Sale::of).collect::<Vec<_>>());
 }
 
-#[tokio::test]
-async fn a_sale_follows_its_pool_until_it_is_cleared() {
-    let db = Db::new().await;
+async fn a_sale_follows_its_pool_until_it_is_cleared(on: Dialect) {
+    let db = Db::new(on).await;
     let pool = opened(i64::MAX.unsigned_abs(), terms(Flow::Instant));
     let more = then(&pool, restocked(7));
     let closed = then(&more, PoolChange::Closed);
@@ -49,9 +59,8 @@ async fn a_sale_follows_its_pool_until_it_is_cleared() {
     assert_eq!((sale.closed_at.is_some(), sale.cleared_at), (true, Some(cleared.at)));
 }
 
-#[tokio::test]
-async fn all_claims_come_back_equal() {
-    let db = Db::new().await;
+async fn all_claims_come_back_equal(on: Dialect) {
+    let db = Db::new(on).await;
     let instant = opened(1, terms(Flow::Instant));
     let order = opened(2, terms(Flow::Order { pay_ms: PAY_MS }));
     let hold = opened(3, terms(Flow::Hold { hold_ms: HOLD_MS, pay_ms: PAY_MS }));
@@ -102,9 +111,8 @@ async fn all_claims_come_back_equal() {
     assert_eq!(db.store.claim(claim_id(pool_id(9), 1)).await.expect("readable"), None);
 }
 
-#[tokio::test]
-async fn an_order_follows_its_claim() {
-    let db = Db::new().await;
+async fn an_order_follows_its_claim(on: Dialect) {
+    let db = Db::new(on).await;
     let pool = opened(1, terms(Flow::Hold { hold_ms: HOLD_MS, pay_ms: PAY_MS }));
     let held = granted(&pool, 1, "a");
     let pending = ordered(&held);
@@ -132,9 +140,8 @@ async fn an_order_follows_its_claim() {
     assert_eq!(paid_by, Payment::of(&done));
 }
 
-#[tokio::test]
-async fn a_cancelled_order_says_when() {
-    let db = Db::new().await;
+async fn a_cancelled_order_says_when(on: Dialect) {
+    let db = Db::new(on).await;
     let pool = opened(1, terms(Flow::Order { pay_ms: PAY_MS }));
     let gone = released(&granted(&pool, 1, "a"), ReleaseReason::Cancelled);
     db.store.upsert(&[Event::Pool(pool.clone()), Event::Claim(gone.clone())]).await.expect("ok");
@@ -143,9 +150,8 @@ async fn a_cancelled_order_says_when() {
     assert_eq!((order.created_at, order.cancelled_at), (gone.created_at, Some(gone.changed_at)));
 }
 
-#[tokio::test]
-async fn refunds_of_every_kind_come_back_equal() {
-    let db = Db::new().await;
+async fn refunds_of_every_kind_come_back_equal(on: Dialect) {
+    let db = Db::new(on).await;
     let pool = opened(1, terms(Flow::Order { pay_ms: PAY_MS }));
     db.store.upsert(&[Event::Pool(pool.clone())]).await.expect("written");
     let reasons = [RefundReason::Late, RefundReason::AlreadyPaid, RefundReason::AmountMismatch];
@@ -158,9 +164,8 @@ async fn refunds_of_every_kind_come_back_equal() {
     }
 }
 
-#[tokio::test]
-async fn settings_keep_what_was_put_last() {
-    let db = Db::new().await;
+async fn settings_keep_what_was_put_last(on: Dialect) {
+    let db = Db::new(on).await;
     assert_eq!(db.store.setting("current_sale").await.expect("readable"), None);
     for value in ["1", "", "a longer value, 中文"] {
         db.store.put_setting("current_sale", value).await.expect("written");
@@ -170,9 +175,8 @@ async fn settings_keep_what_was_put_last() {
     assert_eq!(db.store.setting("other").await.expect("readable"), None);
 }
 
-#[tokio::test]
-async fn records_survive_closing_and_opening() {
-    let db = Db::new().await;
+async fn records_survive_closing_and_opening(on: Dialect) {
+    let db = Db::new(on).await;
     let pool = opened(1, terms(Flow::Order { pay_ms: PAY_MS }));
     let claim = granted(&pool, 1, "a");
     let events = [Event::Pool(pool), Event::Claim(claim.clone())];

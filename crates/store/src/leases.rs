@@ -1,0 +1,95 @@
+//! Leases: who does what of which only one may be at work.
+//!
+//! A lease is held until a time, by the clock of the database, which is the same for all; nobody's
+//! own clock matters. It is a promise to the others to wait, not a lock: whoever held it and was
+//! late may still be at work, so what is done under it must be harmless if done by two, as the
+//! moves of positions are.
+
+use std::time::Duration;
+
+use qiang_sql::{Row, sql};
+
+use crate::error::{Result, While};
+use crate::fields::Fields;
+use crate::settings::characters;
+use crate::{Store, patiently};
+
+const DOING: &str = "taking a lease";
+
+impl Store {
+    /// Takes a lease for `ttl` from now on, if it is free, has run out, or is the owner's already;
+    /// says whether the owner has it now. Doing it again renews it.
+    ///
+    /// The owner has it for `ttl` counted from before this was called.
+    pub async fn take_lease(&self, name: &str, owner: &str, ttl: Duration) -> Result<bool> {
+        let ttl_ms = i64::try_from(ttl.as_millis()).expect("a lease of less than an age");
+        let take = sql!(
+            "UPDATE leases SET owner = ?, until_ms = {now} + ?
+             WHERE name = ? AND (owner = ? OR until_ms <= {now})"
+        );
+        let values = [owner.into(), ttl_ms.into(), name.into(), owner.into()];
+        if patiently!(self.database.execute(take, &values).await).when(DOING)? == 1 {
+            return Ok(true);
+        }
+        let known = sql!("SELECT name FROM leases WHERE name = ?");
+        if self.database.fetch_optional(known, &[name.into()]).await.when(DOING)?.is_some() {
+            return Ok(false);
+        }
+        let make = sql!("INSERT INTO leases (name, owner, until_ms) VALUES (?, ?, {now} + ?)");
+        let values = [name.into(), owner.into(), ttl_ms.into()];
+        match patiently!(self.database.execute(make, &values).await) {
+            Err(error) if error.is_duplicate() => Ok(false),
+            made => made.when(DOING).map(|_| true),
+        }
+    }
+
+    /// Lets others have a lease before it has run out. What is not the owner's stays as it is.
+    pub async fn give_up_lease(&self, name: &str, owner: &str) -> Result<()> {
+        let delete = sql!("DELETE FROM leases WHERE name = ? AND owner = ?");
+        let values = [name.into(), owner.into()];
+        let given = patiently!(self.database.execute(delete, &values).await);
+        given.when("giving up a lease").map(drop)
+    }
+
+    /// Takes the lowest number below `count` that is free: the lease `prefix/number`. An owner who
+    /// has one gets that one again. `None` if all are taken.
+    pub async fn lease_number(
+        &self,
+        prefix: &str,
+        count: u16,
+        owner: &str,
+        ttl: Duration,
+    ) -> Result<Option<u16>> {
+        let name = |number: u16| format!("{prefix}/{number}");
+        let start = format!("{prefix}/");
+        let select = sql!(
+            "SELECT name, owner, CASE WHEN until_ms > {now} THEN 1 ELSE 0 END FROM leases
+             WHERE SUBSTR(name, 1, ?) = ?"
+        );
+        let values = [characters(&start).into(), start.as_str().into()];
+        let rows = self.database.fetch_all(select, &values).await.when(DOING)?;
+        let known: Vec<Known> = rows.iter().map(read).collect::<Result<_>>()?;
+        let of = |number| known.iter().find(|lease| lease.name == name(number));
+        let is_mine = |number: &u16| of(*number).is_some_and(|lease| lease.owner == owner);
+        let is_free = |number: &u16| of(*number).is_none_or(|lease| !lease.is_held);
+        let mine = (0..count).filter(is_mine);
+        for number in mine.chain((0..count).filter(is_free)) {
+            if self.take_lease(&name(number), owner, ttl).await? {
+                return Ok(Some(number));
+            }
+        }
+        Ok(None)
+    }
+}
+
+struct Known {
+    name: String,
+    owner: String,
+    is_held: bool,
+}
+
+fn read(row: &Row) -> Result<Known> {
+    let mut fields = Fields::new(row, "leases", 1);
+    let (name, owner) = (fields.text()?.to_owned(), fields.text()?.to_owned());
+    Ok(Known { name, owner, is_held: fields.int()? == 1 })
+}
