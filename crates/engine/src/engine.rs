@@ -3,7 +3,7 @@
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use qiang_core::{
@@ -178,9 +178,7 @@ impl Engine {
     #[must_use]
     pub fn log(&self) -> Log {
         match self {
-            Self::Embedded(engine) => {
-                Log::Journal { folder: engine.folder().to_owned(), reader: None }
-            }
+            Self::Embedded(engine) => Log::of_journal(engine.folder()),
             Self::Redis(engine) => Log::Redis(engine.clone()),
             Self::Sql(engine) => Log::Sql(engine.clone()),
         }
@@ -278,7 +276,7 @@ pub enum Log {
         /// Which folder.
         folder: PathBuf,
         /// The reader, while nobody reads.
-        reader: Option<LogReader>,
+        reader: Mutex<Option<LogReader>>,
     },
     /// Streams in Redis.
     Redis(redis::Engine),
@@ -287,6 +285,12 @@ pub enum Log {
 }
 
 impl Log {
+    /// The journal in a folder, whether or not somebody writes to it.
+    #[must_use]
+    pub fn of_journal(folder: &Path) -> Self {
+        Self::Journal { folder: folder.to_owned(), reader: Mutex::default() }
+    }
+
     /// The events of a partition behind position `after`, about `max` of them, and the position of
     /// the last. No events means that the log ends there.
     pub async fn read(
@@ -297,7 +301,8 @@ impl Log {
     ) -> Result<(Vec<Event>, u64), LogError> {
         match self {
             Self::Journal { folder, reader } => {
-                let mut own = match reader.take() {
+                let kept = reader.get_mut().unwrap_or_else(PoisonError::into_inner);
+                let mut own = match kept.take() {
                     Some(reader) => reader,
                     None => LogReader::open(folder)?,
                 };
@@ -306,7 +311,7 @@ impl Log {
                     (own, read)
                 });
                 let (own, read) = read.await.map_err(|_| LogError::Cut)?;
-                *reader = Some(own);
+                *kept = Some(own);
                 read.map_err(|error| match error {
                     JournalError::Trimmed { after, oldest } => LogError::Trimmed { after, oldest },
                     error => error.into(),

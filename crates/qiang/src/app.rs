@@ -1,7 +1,7 @@
 //! What every request handler works with: the engine, the records, the keys, the clock.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use qiang_core::{PoolId, RequestId, Timestamp};
 use qiang_engine::{Clock, Engine};

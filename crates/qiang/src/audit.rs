@@ -79,6 +79,9 @@ pub enum Error {
     /// The log cannot be read.
     #[error("the log could not be replayed")]
     Log(#[from] JournalError),
+    /// The records cannot be brought up to date.
+    #[error("the records could not be brought up to date")]
+    Recording(#[source] Box<crate::projector::Error>),
     /// The records stay behind.
     #[error("the records did not catch up within {} s", .0.as_secs())]
     Behind(Duration),
@@ -173,9 +176,7 @@ pub async fn run(app: &App, depth: Depth, mending: Mending) -> Result<Report, Er
     let source = Source::Engine { engine: &app.engine, projection: &app.projection };
     let report = match depth {
         Depth::Records => compare(&app.store, &source, None, mending).await?,
-        Depth::RecordsAndLog => {
-            compare(&app.store, &source, app.engine.folder(), mending).await?
-        }
+        Depth::RecordsAndLog => compare(&app.store, &source, app.engine.folder(), mending).await?,
     };
     app.metrics.audits.fetch_add(1, Ordering::Relaxed);
     app.metrics.audit_differences.store(report.difference_count, Ordering::Relaxed);

@@ -261,7 +261,20 @@ impl Config {
         check_together(&http, &engine, &database, roles, &mut layers);
         check_secrets_differ(&auth, &payments, &mut layers);
         let settings = layers.finish().map_err(Error::Invalid)?;
-        Ok(Self { data, roles, http, engine, database, bus, auth, payments, audit, log, settings, file })
+        Ok(Self {
+            data,
+            roles,
+            http,
+            engine,
+            database,
+            bus,
+            auth,
+            payments,
+            audit,
+            log,
+            settings,
+            file,
+        })
     }
 
     /// What is allowed and should still be said aloud at start.

@@ -238,8 +238,7 @@ fn merged(records: PoolRecord, redis: PoolRecord, conflicts: &mut Vec<String>) -
         history.entry(state.version).or_insert(state);
     }
     let history: Vec<PoolState> = history.into_values().collect();
-    let cleared =
-        history.last().is_some_and(|last| last.change == qiang_core::PoolChange::Cleared);
+    let cleared = history.last().is_some_and(|last| last.change == qiang_core::PoolChange::Cleared);
     let mut claims: BTreeMap<u32, Claim> = BTreeMap::new();
     for claim in records.claims {
         claims.insert(claim.id.number, claim);

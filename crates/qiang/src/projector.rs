@@ -9,6 +9,7 @@
 //! Of several processes that share an engine each carries its share of the logs; one that is no
 //! worker only follows how far the others have come.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -40,11 +41,14 @@ const PAGE: u32 = 1_000;
 /// Events behind which a log is trimmed: asking for less costs more than it frees.
 const TRIM_EVERY: u64 = 1_000;
 
+/// The name the position of an embedded engine's log is kept under.
+const EMBEDDED: &str = "records";
+
 /// The name the position of a log is kept under.
 #[must_use]
 pub fn consumer(engine: &Engine, partition: u16) -> String {
     match engine {
-        Engine::Embedded(_) => "records".into(),
+        Engine::Embedded(_) => EMBEDDED.into(),
         Engine::Redis(_) => format!("redis/{partition}"),
         Engine::Sql(_) => format!("sql/{partition}"),
     }
@@ -90,7 +94,8 @@ impl Projection {
         let mut here = self.positions.clone();
         if !covers(&here.borrow(), wanted) {
             let mut raised = self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-            raised.resize(raised.len().max(wanted.len()), 0);
+            let logs = raised.len().max(wanted.len());
+            raised.resize(logs, 0);
             for (raised, wanted) in raised.iter_mut().zip(wanted) {
                 *raised = (*raised).max(*wanted);
             }
@@ -176,7 +181,9 @@ async fn on_own_thread(
     stop: CancellationToken,
 ) -> Result<(Projection, JoinHandle<()>), Error> {
     let (started, ready) = oneshot::channel();
+    let (working, at_work) = oneshot::channel::<()>();
     let work = move || {
+        let _working = working;
         if let Err(error) = rustix::process::nice(NICENESS) {
             tracing::warn!(%error, "the projector keeps its priority");
         }
@@ -204,10 +211,10 @@ async fn on_own_thread(
         });
     };
     let thread = std::thread::Builder::new().name("qiang-projector".into()).spawn(work);
-    let thread = thread.map_err(Error::Thread)?;
-    let ended = tokio::task::spawn_blocking(move || {
-        // A panic in there was reported when it happened.
-        let _ended = thread.join();
+    thread.map_err(Error::Thread)?;
+    let ended = tokio::spawn(async move {
+        // Nothing is ever sent; the sender goes with the thread.
+        let _gone = at_work.await;
     });
     match ready.await {
         Ok(projection) => Ok((projection?, ended)),
@@ -262,8 +269,7 @@ impl Projector {
     pub async fn new(engine: Engine, store: Store) -> Result<Self, Error> {
         let log = engine.log();
         let logs = usize::from(engine.partitions());
-        let mut new =
-            Self { engine, store, log, positions: vec![0; logs], trimmed: vec![0; logs] };
+        let mut new = Self { engine, store, log, positions: vec![0; logs], trimmed: vec![0; logs] };
         new.look_at_records().await?;
         Ok(new)
     }
@@ -314,8 +320,7 @@ impl Projector {
             let (mut backoff, mut looked) = (FIRST_BACKOFF, Stopwatch::start());
             loop {
                 let wanted = shared.is_wanted(&self.positions);
-                let stepped =
-                    self.round(&part, share.as_mut(), &mut looked, wanted, &shared).await;
+                let stepped = self.round(&part, share.as_mut(), &mut looked, wanted, &shared).await;
                 reached.send_replace(self.positions.clone());
                 shared.tell(stepped.as_ref().err().map(|error| crate::chain(error)));
                 if matches!(stepped, Ok(0) | Err(_)) && stop.is_cancelled() {
@@ -373,9 +378,7 @@ impl Projector {
     /// How many events an embedded engine has for the records.
     fn pending(&self) -> u64 {
         match &self.engine {
-            Engine::Embedded(engine) => {
-                engine.durable().borrow().saturating_sub(self.positions[0])
-            }
+            Engine::Embedded(engine) => engine.durable().borrow().saturating_sub(self.positions[0]),
             Engine::Redis(_) | Engine::Sql(_) => 0,
         }
     }
@@ -414,6 +417,12 @@ impl Projector {
                 // One log that cannot be read keeps no other from being carried over.
                 match self.step(partition).await {
                     Ok(events) => carried += events,
+                    // The sale is told by the log of its first bucket, which comes soon.
+                    Err(Error::Store(qiang_store::Error::UnknownSale { sale }))
+                        if self.engine.is_shared() =>
+                    {
+                        tracing::debug!(partition, %sale, "claims came before their sale");
+                    }
                     Err(error) => failed = Some(error),
                 }
             }
@@ -488,6 +497,56 @@ impl Projector {
         }
         Ok(written.max(1))
     }
+}
+
+/// Carries over everything a journal at rest holds, which ends at `end`, and says how many events
+/// that were.
+pub async fn finish_journal(folder: &Path, end: u64, store: &Store) -> Result<usize, Error> {
+    let mut log = Log::of_journal(folder);
+    let (mut position, mut carried) = (store.position(EMBEDDED).await?, 0);
+    if position > end {
+        return Err(Error::Ahead { records: position, log: end });
+    }
+    loop {
+        let (events, through) = match log.read(0, position, BATCH).await {
+            Err(LogError::Trimmed { .. }) => {
+                carried += write_journal(folder, store).await?;
+                (Vec::new(), end)
+            }
+            read => read?,
+        };
+        if through == position {
+            return Ok(carried);
+        }
+        store.project(EMBEDDED, position, through, &events).await?;
+        (position, carried) = (through, carried + events.len());
+    }
+}
+
+/// Writes everything a journal holds, snapshot first, into records that are older than its log
+/// reaches back.
+async fn write_journal(folder: &Path, store: &Store) -> Result<usize, Error> {
+    let folder = folder.to_owned();
+    let (full, mut batches) = tokio::sync::mpsc::channel(2);
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut batch = Vec::with_capacity(BATCH);
+        let read = qiang_engine::offline_log(&folder, &mut |event| {
+            batch.push(event);
+            if batch.len() == BATCH {
+                // Nobody listens any more only when the records failed.
+                let _heard = full.blocking_send(std::mem::take(&mut batch));
+            }
+        });
+        let _heard = full.blocking_send(batch);
+        read
+    });
+    let mut written = 0;
+    while let Some(events) = batches.recv().await {
+        store.upsert(&events).await?;
+        written += events.len();
+    }
+    reading.await.map_err(|_| LogError::Cut)?.map_err(LogError::from)?;
+    Ok(written)
 }
 
 /// Writes everything an engine knows into the records, where it is newer; says how many events.

@@ -269,7 +269,11 @@ async fn open_shared(
                 place: place.clone(),
                 queue: config.engine.queue,
                 // A clock that can be moved is a test's; otherwise all nodes have one time.
-                time: if clock.is_of_machine() { redis::Time::Server } else { redis::Time::Given(clock) },
+                time: if clock.is_of_machine() {
+                    redis::Time::Server
+                } else {
+                    redis::Time::Given(clock)
+                },
                 node: getrandom::u64().map_err(Error::Random)?,
             });
             let engine = engine.await?;

@@ -78,6 +78,7 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
     let other = "o".repeat(32);
     let values = [
         ("data", "/d"),
+        ("roles", "worker,api"),
         ("http.listen", "0.0.0.0:80"),
         ("http.body_limit_bytes", "1024"),
         ("http.header_timeout_ms", "101"),
@@ -354,8 +355,8 @@ fn the_report_reads_back_as_the_same_configuration() {
     assert_eq!(values(&config.expect("valid")), values(&again));
     let json = Report(&with_file("")).json();
     assert_eq!(json["ok"], true);
-    assert_eq!(json["settings"][1]["key"], "http.listen");
-    assert_eq!(json["settings"][1]["origin"], "default");
+    assert_eq!(json["settings"][2]["key"], "http.listen");
+    assert_eq!(json["settings"][2]["origin"], "default");
     let json = Report(&with_file("[http]\nlisen = 1")).json();
     assert_eq!((&json["ok"], &json["faults"][0]["line"]), (&false.into(), &2.into()));
 }
