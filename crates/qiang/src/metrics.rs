@@ -130,18 +130,23 @@ pub async fn show(State(app): Shared) -> impl IntoResponse {
         "Questions to a shared engine that were asked again.",
         load(&stats.retries),
     );
-    let positions = app.projection.positions();
-    page.family(
-        "qiang_projection_position",
-        "gauge",
-        "Position of the last event in the records, by log.",
-    );
-    for (log, position) in positions.iter().enumerate() {
-        page.labelled("qiang_projection_position", "log", &log.to_string(), *position);
-    }
-    page.family("qiang_projection_lag_events", "gauge", "Events not in the records yet, by log.");
-    for (log, lag) in app.projection.lag().into_iter().enumerate() {
-        page.labelled("qiang_projection_lag_events", "log", &log.to_string(), lag);
+    let recorded = app.projection.positions();
+    // An engine that cannot be asked at this moment has no position; nor has its lag.
+    let ends = app.answer(app.engine.positions()).await.unwrap_or_default();
+    let lag = ends.iter().zip(&recorded).map(|(end, at)| end.saturating_sub(*at));
+    for (name, help, values) in [
+        ("qiang_log_position", "Position of the last durable event, by log.", ends.clone()),
+        ("qiang_projection_lag_events", "Events not in the records yet, by log.", lag.collect()),
+        (
+            "qiang_projection_position",
+            "Position of the last event in the records, by log.",
+            recorded,
+        ),
+    ] {
+        page.family(name, "gauge", help);
+        for (log, value) in values.into_iter().enumerate() {
+            page.labelled(name, "log", &log.to_string(), value);
+        }
     }
     page.counter(
         "qiang_projection_failures_total",

@@ -69,8 +69,6 @@ struct Shared {
     failures: AtomicU64,
     /// Why the last batch could not be written; nothing once one could.
     trouble: Mutex<Option<String>>,
-    /// Where the logs were seen to end.
-    ends: Mutex<Vec<u64>>,
 }
 
 impl Projection {
@@ -78,15 +76,6 @@ impl Projection {
     #[must_use]
     pub fn positions(&self) -> Vec<u64> {
         self.positions.borrow().clone()
-    }
-
-    /// For each log how many events were last seen not to be in the records.
-    #[must_use]
-    pub fn lag(&self) -> Vec<u64> {
-        let ends = self.shared.ends.lock().unwrap_or_else(PoisonError::into_inner);
-        let positions = self.positions.borrow();
-        let end = |log: usize| ends.get(log).copied().unwrap_or(0);
-        positions.iter().enumerate().map(|(log, at)| end(log).saturating_sub(*at)).collect()
     }
 
     /// Waits until the records hold everything up to these positions.
@@ -320,7 +309,7 @@ impl Projector {
             let (mut backoff, mut looked) = (FIRST_BACKOFF, Stopwatch::start());
             loop {
                 let wanted = shared.is_wanted(&self.positions);
-                let stepped = self.round(&part, share.as_mut(), &mut looked, wanted, &shared).await;
+                let stepped = self.round(&part, share.as_mut(), &mut looked, wanted).await;
                 reached.send_replace(self.positions.clone());
                 shared.tell(stepped.as_ref().err().map(|error| crate::chain(error)));
                 if matches!(stepped, Ok(0) | Err(_)) && stop.is_cancelled() {
@@ -390,7 +379,6 @@ impl Projector {
         share: Option<&mut Share>,
         looked: &mut Stopwatch,
         wanted: bool,
-        shared: &Shared,
     ) -> Result<usize, Error> {
         let own: Vec<u16> = match share {
             Some(share) => {
@@ -409,7 +397,6 @@ impl Projector {
             Engine::Embedded(engine) => vec![*engine.durable().borrow()],
             engine => engine.positions().await?,
         };
-        shared.ends.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&ends);
         let (mut carried, mut failed) = (0, None);
         for partition in own {
             let log = usize::from(partition);
