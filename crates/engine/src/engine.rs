@@ -206,7 +206,7 @@ impl Engine {
                 Ok(())
             }
             Self::Redis(engine) => engine.trim(partition, through).await,
-            Self::Sql(engine) => engine.trim(partition, through).await.map_err(LogError::sql),
+            Self::Sql(engine) => engine.trim(partition, through).await,
         }
     }
 
@@ -318,9 +318,7 @@ impl Log {
                 })
             }
             Self::Redis(engine) => engine.read_log(partition, after, max).await,
-            Self::Sql(engine) => {
-                engine.read_log(partition, after, max).await.map_err(LogError::sql)
-            }
+            Self::Sql(engine) => engine.read_log(partition, after, max).await,
         }
     }
 }

@@ -107,19 +107,12 @@ pub enum LogError {
     /// The server does not answer.
     #[error("the log could not be reached")]
     Redis(#[source] Box<crate::redis::Failure>),
-    /// The database does not answer, or something is missing in it.
-    #[error(transparent)]
-    Sql(Box<crate::sql::LogError>),
+    /// The database does not answer.
+    #[error("the log could not be reached")]
+    Sql(#[source] Box<qiang_sql::Error>),
 }
 
 impl LogError {
-    pub(crate) fn sql(error: crate::sql::LogError) -> Self {
-        match error {
-            crate::sql::LogError::Trimmed { after, oldest, .. } => Self::Trimmed { after, oldest },
-            error => Self::Sql(Box::new(error)),
-        }
-    }
-
     pub(crate) fn redis(failure: crate::redis::Failure) -> Self {
         Self::Redis(Box::new(failure))
     }

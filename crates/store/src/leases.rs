@@ -11,7 +11,7 @@ use qiang_sql::{Row, sql};
 
 use crate::error::{Result, While};
 use crate::fields::Fields;
-use crate::settings::characters;
+use crate::settings::last;
 use crate::{Store, patiently};
 
 const DOING: &str = "taking a lease";
@@ -61,9 +61,10 @@ impl Store {
     async fn known_leases(&self, prefix: &str) -> Result<Vec<Known>> {
         let select = sql!(
             "SELECT name, owner, CASE WHEN until_ms > {now} THEN 1 ELSE 0 END FROM leases
-             WHERE SUBSTR(name, 1, ?) = ?"
+             WHERE name >= ? AND name <= ?"
         );
-        let values = [characters(prefix).into(), prefix.into()];
+        let last = last(prefix);
+        let values = [prefix.into(), last.as_str().into()];
         let rows = self.database.fetch_all(select, &values).await.when(DOING)?;
         rows.iter().map(read).collect()
     }

@@ -1,6 +1,7 @@
 //! The product over HTTP: every route, every refusal, every promise about what is kept. One
 //! binary, because each costs its link time; a module is named after a behaviour.
 
+mod backend;
 mod person;
 mod process;
 mod raw;
