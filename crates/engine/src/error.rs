@@ -104,6 +104,9 @@ pub enum LogError {
     /// The server does not answer.
     #[error("the log could not be reached")]
     Redis(#[source] Box<crate::redis::Failure>),
+    /// The database does not answer.
+    #[error("the log could not be reached")]
+    Sql(#[source] Box<qiang_sql::Error>),
 }
 
 impl LogError {

@@ -44,7 +44,6 @@ use self::load::{TermsCache, id};
 use self::rows::{claim_columns, pool_columns};
 use crate::{Clock, Error, Stats, chain};
 
-pub use self::log::LogError;
 pub use self::schema::OpenError;
 
 /// Pools whose overdue claims are released at once.

@@ -11,7 +11,7 @@ use qiang_sql::{Row, sql};
 
 use crate::error::{Result, While};
 use crate::fields::Fields;
-use crate::settings::characters;
+use crate::settings::last;
 use crate::{Store, patiently};
 
 const DOING: &str = "taking a lease";
@@ -61,12 +61,13 @@ impl Store {
         ttl: Duration,
     ) -> Result<Option<u16>> {
         let name = |number: u16| format!("{prefix}/{number}");
-        let start = format!("{prefix}/");
+        let first = format!("{prefix}/");
+        let last = last(&first);
         let select = sql!(
             "SELECT name, owner, CASE WHEN until_ms > {now} THEN 1 ELSE 0 END FROM leases
-             WHERE SUBSTR(name, 1, ?) = ?"
+             WHERE name >= ? AND name <= ?"
         );
-        let values = [characters(&start).into(), start.as_str().into()];
+        let values = [first.as_str().into(), last.as_str().into()];
         let rows = self.database.fetch_all(select, &values).await.when(DOING)?;
         let known: Vec<Known> = rows.iter().map(read).collect::<Result<_>>()?;
         let of = |number| known.iter().find(|lease| lease.name == name(number));

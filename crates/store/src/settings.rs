@@ -20,10 +20,11 @@ impl Store {
     /// The consumers whose names begin with `prefix`, by name, and how far each has come.
     pub async fn positions(&self, prefix: &str) -> Result<Vec<(String, u64)>> {
         let select = sql!(
-            "SELECT consumer, seq FROM positions WHERE SUBSTR(consumer, 1, ?) = ?
+            "SELECT consumer, seq FROM positions WHERE consumer >= ? AND consumer <= ?
              ORDER BY consumer LIMIT ?"
         );
-        let values = [characters(prefix).into(), prefix.into(), MAX_POSITIONS.into()];
+        let last = last(prefix);
+        let values = [prefix.into(), last.as_str().into(), MAX_POSITIONS.into()];
         let rows = self.database.fetch_all(select, &values).await.when("reading positions")?;
         let read = |row| {
             let consumer = Fields::new(row, "positions", 1).text()?.to_owned();
@@ -89,7 +90,7 @@ pub(crate) fn read_position(row: &Row) -> Result<u64> {
     fields.number()
 }
 
-/// How SQL counts a text.
-pub(crate) fn characters(text: &str) -> i64 {
-    i64::try_from(text.chars().count()).expect("no text is that long")
+/// What comes last of all that begins with `prefix`.
+pub(crate) fn last(prefix: &str) -> String {
+    format!("{prefix}{}", char::MAX)
 }

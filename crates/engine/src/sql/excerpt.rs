@@ -138,10 +138,6 @@ impl Excerpt {
         self.buyers.entry(name.to_owned()).or_insert(Quota { stored, now: stored });
     }
 
-    pub(super) fn knows_buyer(&self, name: &str) -> bool {
-        self.buyers.contains_key(name)
-    }
-
     /// Takes in a portion that came back.
     pub(super) fn add_free(&mut self, place: u32) {
         self.portions.entry(place).or_insert(Entry { stored: Some(0), now: 0 });

@@ -151,15 +151,14 @@ impl Loaded {
                 &[id(pool), now.millis().into(), max.into()],
             )
             .await?;
-        let (mut overdue, mut names) = (Vec::new(), BTreeSet::new());
+        let mut overdue = Vec::new();
         for row in found {
             let due = Timestamp::from_millis(row.int(17)?);
             let claim = rows::claim(&row, pool)?;
             overdue.push((claim.claim.id.number, due));
-            names.insert(buyer_name(&excerpt.state.terms, &claim.claim).to_owned());
             excerpt.add_claim(claim);
         }
-        read_buyers(transaction, excerpt, names.iter().map(String::as_str)).await?;
+        read_buyers(transaction, excerpt, BTreeSet::new()).await?;
         Ok(overdue)
     }
 
@@ -264,10 +263,13 @@ impl<'a> Wanted<'a> {
             return Ok(());
         }
         let known = 1..=excerpt.counts.claims;
-        let numbers = self.numbers.iter().filter(|number| known.contains(number));
-        let numbers: Vec<_> = numbers.map(|number| [(*number).into()]).collect();
-        for row in CLAIMS.fetch(transaction, &[id(pool)], &numbers, &[]).await? {
+        let numbers = || self.numbers.iter().filter(|number| known.contains(number));
+        let items: Vec<_> = numbers().map(|number| [(*number).into()]).collect();
+        for row in CLAIMS.fetch(transaction, &[id(pool)], &items, &[]).await? {
             excerpt.add_claim(rows::claim(&row, pool)?);
+        }
+        if numbers().any(|number| !excerpt.claims.contains_key(number)) {
+            return Err(Fault::Missing { what: "a claim" });
         }
         let requests = self.requests.iter();
         let requests: Vec<_> =
@@ -278,11 +280,7 @@ impl<'a> Wanted<'a> {
         for (user, request) in self.requests {
             excerpt.looked_for_request(user, request);
         }
-        let theirs = excerpt.claims.values().map(|entry| &entry.now.claim);
-        let theirs: BTreeSet<_> =
-            theirs.map(|claim| buyer_name(&excerpt.state.terms, claim).to_owned()).collect();
-        let names = self.buyers.into_iter().chain(theirs.iter().map(String::as_str));
-        read_buyers(transaction, excerpt, names).await?;
+        read_buyers(transaction, excerpt, self.buyers).await?;
         if self.takes > 0 && matches!(excerpt.state.terms.supply, Supply::Portions(_)) {
             let free = transaction
                 .fetch_all(
@@ -301,12 +299,18 @@ impl<'a> Wanted<'a> {
     }
 }
 
-async fn read_buyers<'a>(
+/// Reads what these buyers have, and those whose claims were read.
+async fn read_buyers(
     transaction: &mut Transaction,
     excerpt: &mut Excerpt,
-    names: impl Iterator<Item = &'a str>,
+    wanted: BTreeSet<&str>,
 ) -> Result<(), Fault> {
-    let names: BTreeSet<&str> = names.filter(|name| !excerpt.knows_buyer(name)).collect();
+    let claims = excerpt.claims.values().map(|entry| &entry.now.claim);
+    let owners: BTreeSet<_> =
+        claims.map(|claim| buyer_name(&excerpt.state.terms, claim).to_owned()).collect();
+    let mut names = wanted;
+    names.extend(owners.iter().map(String::as_str));
+    names.retain(|name| !excerpt.buyers.contains_key(*name));
     let items: Vec<_> = names.iter().map(|name| [(*name).into()]).collect();
     let pool = id(excerpt.state.id);
     for row in BUYERS.fetch(transaction, &[pool], &items, &[]).await? {
@@ -314,6 +318,9 @@ async fn read_buyers<'a>(
     }
     for name in names {
         excerpt.add_buyer(name, None);
+    }
+    if owners.iter().any(|name| excerpt.buyers[name].now.is_none()) {
+        return Err(Fault::Missing { what: "what a buyer has" });
     }
     Ok(())
 }

@@ -6,41 +6,19 @@ use qiang_sql::sql;
 use super::fault::Fault;
 use super::write::position;
 use super::{Engine, Shared, number, rows};
+use crate::{Error, LogError, chain};
 
 /// Positions deleted by one statement.
 const TRIM_STEP: u64 = 4_096;
 
-/// The log could not be read or cut off.
-#[derive(Debug, thiserror::Error)]
-pub enum LogError {
-    /// The database did not answer, or the rows make no sense.
-    #[error("the log of partition {partition} could not be used")]
-    Unusable {
-        /// Which partition.
-        partition: u16,
-        /// What happened.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// The part asked for is no longer in the log.
-    #[error(
-        "the log of partition {partition} begins after {oldest}, but events after {after} were asked for"
-    )]
-    Trimmed {
-        /// Which partition.
-        partition: u16,
-        /// Where the reader stands.
-        after: u64,
-        /// The oldest position one can read from.
-        oldest: u64,
-    },
-    /// An event that must be there is not.
-    #[error("the log of partition {partition} has no event {seq}")]
-    Gap {
-        /// Which partition.
-        partition: u16,
-        /// The position.
-        seq: u64,
-    },
+/// A look at a log.
+#[derive(Debug)]
+struct Found {
+    /// Position of its last event.
+    end: u64,
+    /// Position one can read from at the earliest.
+    oldest: u64,
+    events: Vec<(u64, Event)>,
 }
 
 impl Engine {
@@ -51,7 +29,7 @@ impl Engine {
     }
 
     /// The position of the last event of each partition.
-    pub async fn positions(&self) -> Result<Vec<u64>, crate::Error> {
+    pub async fn positions(&self) -> Result<Vec<u64>, Error> {
         self.shared.positions().await.map_err(super::told)
     }
 
@@ -63,35 +41,28 @@ impl Engine {
         after: u64,
         max: usize,
     ) -> Result<(Vec<Event>, u64), LogError> {
-        let unusable = |fault: Fault| LogError::Unusable { partition, source: Box::new(fault) };
-        let found = self.shared.events(partition, after, max).await.map_err(unusable)?;
-        let (mut events, mut reached) = (Vec::with_capacity(found.len()), after);
-        for (seq, event) in found {
-            if seq != reached + 1 {
-                let oldest = self.shared.trimmed(partition).await.map_err(unusable)?;
-                return Err(if oldest > reached {
-                    LogError::Trimmed { partition, after: reached, oldest }
-                } else {
-                    LogError::Gap { partition, seq: reached + 1 }
-                });
-            }
-            events.push(event);
-            reached = seq;
+        let max = max.max(1);
+        let found = self.shared.read_log(partition, after, max).await.map_err(log_error)?;
+        let Some(Found { end, oldest, events }) = found else { return Err(LogError::Nonsense) };
+        if after < oldest {
+            return Err(LogError::Trimmed { after, oldest });
         }
-        if events.is_empty() {
-            let oldest = self.shared.trimmed(partition).await.map_err(unusable)?;
-            if oldest > after {
-                return Err(LogError::Trimmed { partition, after, oldest });
-            }
+        if after > end {
+            return Err(LogError::Behind { after, end });
         }
-        Ok((events, reached))
+        let through = events.last().map_or(after, |(seq, _)| *seq);
+        let whole = (after + 1..).zip(&events).all(|(expected, (seq, _))| *seq == expected);
+        if !whole || (events.len() < max && through < end) {
+            tracing::error!(partition, after, through, end, "events are missing in the log");
+            return Err(LogError::Nonsense);
+        }
+        Ok((events.into_iter().map(|(_, event)| event).collect(), through))
     }
 
     /// Deletes the events of a partition up to `through`, which everybody who reads the log must
     /// have passed.
     pub async fn trim(&self, partition: u16, through: u64) -> Result<(), LogError> {
-        let trimmed = self.shared.trim(partition, through).await;
-        trimmed.map_err(|fault| LogError::Unusable { partition, source: Box::new(fault) })
+        self.shared.trim(partition, through).await.map_err(log_error)
     }
 }
 
@@ -102,37 +73,40 @@ impl Shared {
         found.iter().map(|row| seq(row, 0)).collect()
     }
 
-    async fn events(
+    /// One look at the events and at where the log begins and ends.
+    async fn read_log(
         &self,
         partition: u16,
         after: u64,
         max: usize,
-    ) -> Result<Vec<(u64, Event)>, Fault> {
+    ) -> Result<Option<Found>, Fault> {
         let found = self
             .database
             .fetch_all(
                 sql!(
-                    "SELECT seq, event FROM engine_log WHERE partition_id = ? AND seq > ?
-                     ORDER BY seq LIMIT ?"
+                    "SELECT p.seq, p.trimmed, l.seq, l.event FROM engine_partitions p
+                     LEFT JOIN engine_log l ON l.partition_id = p.id AND l.seq > ?
+                     WHERE p.id = ? ORDER BY l.seq LIMIT ?"
                 ),
-                &[i64::from(partition).into(), position(after).into(), number(max).into()],
+                &[position(after).into(), i64::from(partition).into(), number(max).into()],
             )
             .await?;
-        let event = |row| Ok((seq(row, 0)?, rows::event(row.bytes(1)?, "an event of the log")?));
-        found.iter().map(event).collect()
-    }
-
-    async fn trimmed(&self, partition: u16) -> Result<u64, Fault> {
-        let oldest = sql!("SELECT trimmed FROM engine_partitions WHERE id = ?");
-        let row = self.database.fetch_optional(oldest, &[i64::from(partition).into()]).await?;
-        seq(&row.ok_or(Fault::Missing { what: "a partition" })?, 0)
+        let Some(first) = found.first() else { return Ok(None) };
+        let (end, oldest) = (seq(first, 0)?, seq(first, 1)?);
+        let mut events = Vec::with_capacity(found.len());
+        for row in &found {
+            if let Some(bytes) = row.bytes_or_null(3)? {
+                events.push((seq(row, 2)?, rows::event(bytes, "an event of the log")?));
+            }
+        }
+        Ok(Some(Found { end, oldest, events }))
     }
 
     /// Says first that it is gone, so that nobody takes a half-deleted log for a damaged one.
     async fn trim(&self, partition: u16, through: u64) -> Result<(), Fault> {
         let id = i64::from(partition);
-        let (seq, through) = (self.positions().await?[usize::from(partition)], through);
-        let through = through.min(seq);
+        let end = self.positions().await?.get(usize::from(partition)).copied().unwrap_or(0);
+        let through = through.min(end);
         self.database
             .execute(
                 sql!("UPDATE engine_partitions SET trimmed = ? WHERE id = ? AND trimmed < ?"),
@@ -154,6 +128,16 @@ impl Shared {
             from = to + 1;
         }
         Ok(())
+    }
+}
+
+fn log_error(fault: Fault) -> LogError {
+    match fault {
+        Fault::Database(error) | Fault::Commit(error) => LogError::Sql(Box::new(error)),
+        other => {
+            tracing::error!(error = chain(&other), "the log cannot be understood");
+            LogError::Nonsense
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! The log of each partition: without gaps, readable from any position that is still there.
 
 use qiang_core::{Event, Flow, PoolId};
-use qiang_engine::sql::{LogError, Options};
-use qiang_sql::{Dialect, on_every_database};
+use qiang_engine::LogError;
+use qiang_engine::sql::Options;
+use qiang_sql::{Dialect, on_every_database, sql};
 use qiang_testkit::contract::{sale, wish};
 
 use super::fixture::{World, grant, open_sale, options, pool, soon};
@@ -31,6 +32,8 @@ async fn it_can_be_read_in_pieces_and_cut_off_behind_its_readers(on: Dialect) {
         let is_gone = matches!(gone, Err(LogError::Trimmed { oldest: 4, after: asked, .. }) if asked == after);
         assert!(is_gone, "{gone:?}");
     }
+    let ahead = engine.read_log(0, 11, 100).await;
+    assert!(matches!(ahead, Err(LogError::Behind { after: 11, end: 10 })), "{ahead:?}");
     // Never what was not written yet.
     engine.trim(0, 1_000).await.expect("it can be cut off");
     assert!(matches!(engine.read_log(0, 9, 1).await, Err(LogError::Trimmed { oldest: 10, .. })));
@@ -43,6 +46,23 @@ fn number(event: &Event) -> u32 {
     match event {
         Event::Claim(claim) => claim.id.number,
         other => panic!("{other:?}"),
+    }
+}
+
+/// An event that is not where it must be is noticed, wherever that is.
+async fn a_missing_event_is_noticed(on: Dialect) {
+    for missing in [2, 3, 5] {
+        let world = World::new(on).await;
+        let engine = world.engine_with(Options { partitions: 1, ..options() }).await;
+        open_sale(&engine, 20, Flow::Instant).await;
+        for buyer in 1..=4 {
+            grant(&engine, &format!("u{buyer}")).await;
+        }
+        let database = world.database().await;
+        let delete = sql!("DELETE FROM engine_log WHERE seq = ?");
+        database.execute(delete, &[i64::from(missing).into()]).await.expect("it can");
+        let read = engine.read_log(0, 1, 100).await;
+        assert!(matches!(read, Err(LogError::Nonsense)), "{missing}: {read:?}");
     }
 }
 
@@ -87,6 +107,7 @@ async fn a_reader_is_woken(on: Dialect) {
 
 on_every_database!(
     it_can_be_read_in_pieces_and_cut_off_behind_its_readers,
+    a_missing_event_is_noticed,
     engines_that_open_at_once_agree,
     a_reader_is_woken,
 );

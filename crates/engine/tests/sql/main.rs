@@ -1,7 +1,12 @@
 //! The engine on a database: what every engine must pass, and what only a database can do to it.
 //! Everything runs on SQLite, and on the servers that the environment names.
 
+mod batches;
 mod contract;
 mod crowd;
+mod deadlines;
 mod fixture;
 mod log;
+mod lost_commits;
+mod outage;
+mod sweeping;

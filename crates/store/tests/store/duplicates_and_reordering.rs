@@ -13,6 +13,7 @@ on_every_database!(
     the_log_in_order_gives_the_expected_tables,
     any_order_and_any_repetition_gives_the_same_tables,
     an_older_version_never_replaces_a_newer_one,
+    p12_records_follow_events_and_hold_no_stock,
     a_due_event_never_reopens_a_settled_refund,
     events_of_an_unknown_sale_write_nothing,
     a_batch_may_be_of_any_size,
@@ -68,7 +69,8 @@ async fn the_log_in_order_gives_the_expected_tables(on: Dialect) {
 
 async fn any_order_and_any_repetition_gives_the_same_tables(on: Dialect) {
     let db = Db::new(on).await;
-    for seed in 0..25 {
+    let seeds = if on == Dialect::Sqlite { 25 } else { 8 };
+    for seed in 0..seeds {
         db.clear().await;
         let mut dice = Lcg(seed);
         let log = history(&mut dice, 40);
@@ -106,6 +108,34 @@ async fn an_older_version_never_replaces_a_newer_one(on: Dialect) {
     let before = Records::of(&db.store).await;
     db.store.upsert(&[Event::Claim(first), Event::Pool(pool)]).await.expect("written");
     assert_eq!(Records::of(&db.store).await, before);
+}
+
+/// Whatever is taken or comes back, a sale's row stays as it is: there is no number in it that
+/// could be copied late over a newer one, and what is older than the row is not taken over.
+async fn p12_records_follow_events_and_hold_no_stock(on: Dialect) {
+    let db = Db::new(on).await;
+    let pool = opened(1, terms(Flow::Order { pay_ms: PAY_MS }));
+    let more = then(&pool, crate::fixtures::restocked(7));
+    db.store.upsert(&[Event::Pool(more.clone())]).await.expect("written");
+    let before = Records::of(&db.store).await.sales;
+    assert_eq!(before, [Sale::of(&more)]);
+    let first = granted(&pool, 1, "a");
+    let second = granted(&pool, 2, "b");
+    let gone = released(&second, qiang_core::ReleaseReason::PayExpired);
+    for event in [
+        Event::Claim(first.clone()),
+        Event::Claim(gone.clone()),
+        Event::Claim(second),
+        Event::Claim(paid(&first, "p-1")),
+        Event::Pool(pool),
+        Event::Claim(first),
+    ] {
+        db.store.upsert(&[event]).await.expect("written");
+        assert_eq!(Records::of(&db.store).await.sales, before);
+    }
+    let claims = Records::of(&db.store).await.claims;
+    assert_eq!(claims[1], gone, "late news of its grant does not bring it back");
+    assert_eq!((claims[0].version, claims.len()), (2, 2));
 }
 
 async fn a_due_event_never_reopens_a_settled_refund(on: Dialect) {

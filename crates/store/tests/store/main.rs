@@ -1,11 +1,16 @@
-//! What the store promises, one file for each promise, against real SQLite files.
+//! What the store promises, one file for each promise, on every database.
 
 mod damaged_rows;
 mod duplicates_and_reordering;
 mod fixtures;
+mod leases;
 mod listings;
+mod mending;
 mod migrating;
 mod opening;
+mod outages;
 mod positions;
 mod refunds_settle_once;
 mod round_trip;
+mod schema;
+mod settings;
