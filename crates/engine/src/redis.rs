@@ -35,6 +35,7 @@ use redis::{Cmd, Pipeline, Script, Value, cmd};
 
 pub use self::link::Failure;
 pub use self::pack::Unpackable;
+pub use self::restore::{PartitionState, PoolRecord, RestoreError};
 pub use self::url::{BadUrl, Place};
 
 use self::cell::{Cell, CellId, Keys, PartitionKeys};

@@ -60,6 +60,7 @@ impl Shared {
     }
 
     async fn run_lane(self: &Arc<Self>, cell: &Arc<Cell>, lane: usize) {
+        let mut held = Held { shared: self, cell, lane, asks: 0 };
         loop {
             // Whoever is about to ask gets along.
             tokio::task::yield_now().await;
@@ -69,13 +70,15 @@ impl Shared {
                 line.drain(..count).collect()
             };
             if batch.is_empty() {
-                cell.busy[lane].store(false, Ordering::Release);
+                drop(held);
                 // Somebody may have come between looking and leaving.
                 if cell.line().is_empty() || cell.busy[lane].swap(true, Ordering::AcqRel) {
                     return;
                 }
+                held = Held { shared: self, cell, lane, asks: 0 };
                 continue;
             }
+            held.asks = batch.len();
             let (asks, to): (Vec<_>, Vec<_>) =
                 batch.into_iter().map(|waiting| (waiting.ask, waiting.to)).unzip();
             let era = self.era();
@@ -89,7 +92,7 @@ impl Shared {
                 }
                 Err(error) => to.into_iter().for_each(|to| drop(to.send(Err(error)))),
             }
-            self.waiting.fetch_sub(asks.len(), Ordering::Relaxed);
+            held.answered();
         }
     }
 
@@ -265,6 +268,27 @@ impl Shared {
             after = next;
         }
         cell.memory().learning = false;
+    }
+}
+
+/// A lane that is taken, and the answers that wait for it. Both are free again however it ends.
+struct Held<'a> {
+    shared: &'a Shared,
+    cell: &'a Cell,
+    lane: usize,
+    asks: usize,
+}
+
+impl Held<'_> {
+    fn answered(&mut self) {
+        self.shared.waiting.fetch_sub(std::mem::take(&mut self.asks), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.answered();
+        self.cell.busy[self.lane].store(false, Ordering::Release);
     }
 }
 
