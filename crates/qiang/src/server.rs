@@ -278,7 +278,11 @@ async fn open_shared(
             Ok(Engine::Redis(engine))
         }
         EngineUrl::Sql => {
-            let options = sql::Options { queue: config.engine.queue, ..sql::Options::default() };
+            let mut options = sql::Options { queue: config.engine.queue, ..Default::default() };
+            if let DatabaseUrl::Sqlite { .. } = config.database.url {
+                // One writer at a time, whatever the partitions.
+                options.partitions = 1;
+            }
             let url = config.database.url.url();
             Ok(Engine::Sql(sql::Engine::open_url(&url, options, clock).await?))
         }
