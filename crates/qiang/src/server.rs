@@ -36,9 +36,6 @@ pub enum Error {
     /// The engine on a database cannot be opened.
     #[error(transparent)]
     Sql(#[from] sql::OpenError),
-    /// The database of that engine cannot be opened.
-    #[error(transparent)]
-    Database(#[from] qiang_sql::Error),
     /// This process has no number.
     #[error(transparent)]
     Node(#[from] nodes::Error),
@@ -281,9 +278,13 @@ async fn open_shared(
             Ok(Engine::Redis(engine))
         }
         EngineUrl::Sql => {
-            let database = qiang_sql::Database::open(&config.database.url.url()).await?;
-            let options = sql::Options { queue: config.engine.queue, ..sql::Options::default() };
-            Ok(Engine::Sql(sql::Engine::open(database, options, clock).await?))
+            let mut options = sql::Options { queue: config.engine.queue, ..Default::default() };
+            if let DatabaseUrl::Sqlite { .. } = config.database.url {
+                // One writer at a time, whatever the partitions.
+                options.partitions = 1;
+            }
+            let url = config.database.url.url();
+            Ok(Engine::Sql(sql::Engine::open_url(&url, options, clock).await?))
         }
     }
 }

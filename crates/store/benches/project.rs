@@ -20,7 +20,7 @@ use qiang_sql::scratch::{Scratch, available};
 use qiang_sql::{Database, Dialect, Insert, Params, Tail};
 use qiang_store::{Order, Store};
 
-const CLAIMS: u32 = 200_000;
+const CLAIMS: u32 = 100_000;
 const QUICK_CLAIMS: u32 = 20_000;
 const ROUNDS: usize = 3;
 /// Events in one batch, as the projector reads them from the log.
@@ -74,8 +74,9 @@ async fn measure(
     let [bare, first, again, later] = times.map(median);
     report(dialect, "bare INSERT", granted, bare, None);
     report(dialect, "project, granted", granted, first, Some(bare));
-    report(dialect, "project, granted again", granted, again, Some(bare));
-    report(dialect, "project, paid", granted, later, Some(bare));
+    // These write other rows than the bare INSERT, so there is nothing to compare them with.
+    report(dialect, "project, granted again", granted, again, None);
+    report(dialect, "project, paid", granted, later, None);
     Ok(())
 }
 
