@@ -47,6 +47,12 @@ pub enum Error {
          the engine's URL another ?prefix="
     )]
     Foreign,
+    /// A sale that is to be taken over is there.
+    #[error("sale {0} is in Redis already: import into a Redis, or under a ?prefix=, without it")]
+    Exists(PoolId),
+    /// What was decided is not in the records yet.
+    #[error("the records are not up to date: run `qiang audit` first")]
+    Behind,
     /// Somebody else does the same at this moment.
     #[error("somebody else repairs or sets up this Redis at this moment; try again")]
     Busy,
@@ -208,6 +214,42 @@ pub async fn repair(engine: &redis::Engine, store: &Store) -> Result<Repaired, E
     engine.set_epoch(&new);
     repaired.partitions = lost.len();
     Ok(repaired)
+}
+
+/// Puts sales of another engine into Redis. What is cut off can be done again.
+pub async fn import(
+    engine: &redis::Engine,
+    store: &Store,
+    records: &[PoolRecord],
+) -> Result<(), Error> {
+    let epoch = engine.epoch();
+    let whole = Engine::Redis(engine.clone());
+    let states = engine.partition_states().await?;
+    let positions: BTreeMap<String, u64> = store.positions("redis/").await?.into_iter().collect();
+    for (partition, state) in (0_u16..).zip(&states) {
+        let recorded = positions.get(&consumer(&whole, partition)).copied().unwrap_or(0);
+        if !state.epoch.is_empty() && state.seq != recorded {
+            return Err(Error::Behind);
+        }
+    }
+    for record in records {
+        let (pool, buckets) = (record.history[0].id, record.history[0].terms.buckets);
+        let suspended = |partition: &u16| states[usize::from(*partition)].epoch.is_empty();
+        let half_done = engine.partitions_of(pool, buckets).iter().any(suspended);
+        if !half_done && engine.salvage(pool).await?.is_some() {
+            return Err(Error::Exists(pool));
+        }
+    }
+    for partition in 0..engine.partitions() {
+        engine.suspend(partition).await?;
+    }
+    for record in records {
+        engine.restore(record).await?;
+    }
+    for (partition, state) in (0_u16..).zip(&states) {
+        engine.resume(partition, &epoch, state.seq).await?;
+    }
+    Ok(())
 }
 
 /// Everything the records hold of a pool.

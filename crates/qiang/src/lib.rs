@@ -20,5 +20,6 @@ pub mod secrets;
 pub mod server;
 pub mod signature;
 pub mod token;
+pub mod transfer;
 
 pub(crate) use qiang_engine::chain;

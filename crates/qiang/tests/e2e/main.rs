@@ -17,6 +17,7 @@ mod deadlines;
 mod hanging_up;
 mod killed;
 mod late_payments;
+mod moving;
 mod operations;
 mod orders;
 mod payments;
