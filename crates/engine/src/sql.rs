@@ -24,6 +24,7 @@ mod sweep;
 mod turn;
 mod write;
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
@@ -40,21 +41,27 @@ use tokio::sync::watch;
 use self::excerpt::Excerpt;
 use self::fault::Fault;
 use self::lane::{Job, Lane, Task, Waiting};
+use self::list::{Listed, MAX_ITEMS};
 use self::load::{TermsCache, id};
 use self::rows::{claim_columns, pool_columns};
 use crate::{Clock, Error, Stats, chain};
 
 pub use self::schema::OpenError;
 
-/// Pools whose overdue claims are released at once.
-const MAX_OVERDUE_POOLS: u32 = 256;
+/// Claims that are looked at to find the pools they are in.
+const OVERDUE_AT_ONCE: u32 = 512;
 /// How often a look is taken again because claims ran out meanwhile.
 const MAX_LOOKS: u32 = 3;
+
+static OVERDUE: Listed = Listed::within(
+    "SELECT pool_id FROM engine_claims WHERE pool_id IN ({list}) AND due <= ? LIMIT ?",
+);
 
 /// How an engine on a database is set up.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Partitions to begin with. A database that has some keeps its own number.
+    /// Partitions to begin with; a database that has some keeps its own number. What is in one
+    /// partition waits for one another. A SQLite file has one writer: more than 1 gains nothing.
     pub partitions: u16,
     /// Commands that may wait; one more is refused.
     pub queue: usize,
@@ -241,17 +248,14 @@ impl Engine {
     pub async fn expire_due(&self) -> Result<(), Error> {
         loop {
             let pools = self.shared.overdue_pools().await.map_err(told)?;
-            let all = pools.len() < MAX_OVERDUE_POOLS as usize;
+            if pools.is_empty() {
+                return Ok(());
+            }
             // All at once, so that those of one partition share a transaction.
-            let released: Vec<_> = pools
-                .into_iter()
-                .map(|pool| self.shared.submit(Task::Expire(pool), usize::MAX))
-                .collect();
+            let submit = |pool| self.shared.submit(Task::Expire(pool), usize::MAX);
+            let released: Vec<_> = pools.into_iter().map(submit).collect();
             for released in released {
                 released?.await.unwrap_or(Err(Error::Unavailable))?;
-            }
-            if all {
-                return Ok(());
             }
         }
     }
@@ -370,10 +374,10 @@ impl Shared {
                 sql!(concat!(
                     "SELECT ",
                     pool_columns!(),
-                    ", EXISTS (SELECT 1 FROM engine_claims c WHERE c.pool_id = p.id AND c.due <= ?)
+                    ", EXISTS (SELECT 1 FROM engine_claims WHERE pool_id = ? AND due <= ?)
                      FROM engine_pools p WHERE p.id = ?"
                 )),
-                &[self.now().millis().into(), id(pool)],
+                &[id(pool), self.now().millis().into(), id(pool)],
             )
             .await?;
         let Some(row) = row else { return Ok(None) };
@@ -395,7 +399,7 @@ impl Shared {
             .await?;
         let mut excerpts = Vec::with_capacity(found.len());
         for row in found {
-            let terms = self.terms_of(rows::pool_id(&row)?).await?;
+            let terms = self.terms_of(rows::pool_id(&row, 0)?).await?;
             excerpts.push(rows::pool(&row, terms)?);
         }
         Ok(excerpts)
@@ -449,21 +453,22 @@ impl Shared {
         found.iter().map(|row| rows::refund(row, pool)).collect()
     }
 
-    /// Some of the pools in which something is overdue.
-    async fn overdue_pools(&self) -> Result<Vec<PoolId>, Fault> {
-        let found = self
-            .database
-            .fetch_all(
-                sql!(
-                    "SELECT p.id FROM engine_pools p WHERE p.held + p.ordered > 0
-                        AND EXISTS (SELECT 1 FROM engine_claims c
-                                    WHERE c.pool_id = p.id AND c.due <= ?)
-                     LIMIT ?"
-                ),
-                &[self.now().millis().into(), MAX_OVERDUE_POOLS.into()],
-            )
-            .await?;
-        found.iter().map(rows::pool_id).collect()
+    /// Pools in which something is overdue; none only if there is none.
+    async fn overdue_pools(&self) -> Result<BTreeSet<PoolId>, Fault> {
+        let now = self.now();
+        let open = sql!("SELECT id FROM engine_pools WHERE held > 0 OR ordered > 0");
+        let open = self.database.fetch_all(open, &[]).await?;
+        let open = open.iter().map(|row| rows::pool_id(row, 0)).collect::<Result<Vec<_>, _>>()?;
+        let mut pools = BTreeSet::new();
+        for open in open.chunks(MAX_ITEMS) {
+            let ids: Vec<_> = open.iter().map(|pool| id(*pool)).collect();
+            let after = [now.millis().into(), OVERDUE_AT_ONCE.into()];
+            let (statement, values) = OVERDUE.sized(&[], &ids, &after);
+            for row in self.database.fetch_all(statement, &values).await? {
+                pools.insert(rows::pool_id(&row, 0)?);
+            }
+        }
+        Ok(pools)
     }
 
     /// Where a pool belongs; the same on every node, for ever.

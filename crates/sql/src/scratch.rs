@@ -51,7 +51,7 @@ macro_rules! on_every_database {
 pub fn available(dialect: Dialect) -> bool {
     static SAID: [Once; 3] = [const { Once::new() }; 3];
     let Some(variable) = variable(dialect) else { return true };
-    if std::env::var_os(variable).is_some() {
+    if server(variable).is_some() {
         return true;
     }
     let in_ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
@@ -87,7 +87,7 @@ impl Scratch {
             let url = format!("sqlite:{}", folder.path().join("scratch.db").display());
             return Self { url, place: Place::Folder { _folder: folder } };
         };
-        let server = std::env::var(variable).expect("a server; ask whether it is available");
+        let server = server(variable).expect("a server; ask whether it is available");
         let (admin, at) = addresses(&server, dialect);
         let database = unique_name();
         tell(dialect, &admin, &format!("DROP DATABASE IF EXISTS {database}")).await;
@@ -145,6 +145,10 @@ fn variable(dialect: Dialect) -> Option<&'static str> {
         Dialect::MySql => Some("QIANG_TEST_MYSQL"),
         Dialect::Postgres => Some("QIANG_TEST_POSTGRES"),
     }
+}
+
+fn server(variable: &str) -> Option<String> {
+    std::env::var(variable).ok().filter(|url| !url.is_empty())
 }
 
 /// Where databases are made, and what a database's name is added to.

@@ -74,8 +74,9 @@ async fn measure(
     let [bare, first, again, later] = times.map(median);
     report(dialect, "bare INSERT", granted, bare, None);
     report(dialect, "project, granted", granted, first, Some(bare));
-    report(dialect, "project, granted again", granted, again, Some(bare));
-    report(dialect, "project, paid", granted, later, Some(bare));
+    // These write other rows than the bare INSERT, so there is nothing to compare them with.
+    report(dialect, "project, granted again", granted, again, None);
+    report(dialect, "project, paid", granted, later, None);
     Ok(())
 }
 

@@ -76,8 +76,13 @@ impl Store {
     /// its folder, `mysql://` or `mariadb://`, `postgres://` or `postgresql://`. The tables are
     /// made by [`Store::migrate`].
     pub async fn open(url: &str) -> Result<Self> {
-        let database = Database::open(url).await.map_err(Error::Open)?;
-        Ok(Self { database })
+        Database::open(url).await.map(Self::over).map_err(Error::Open)
+    }
+
+    /// Over a database that was opened elsewhere, with limits of its own.
+    #[must_use]
+    pub fn over(database: Database) -> Self {
+        Self { database }
     }
 
     /// Whether the database answers.

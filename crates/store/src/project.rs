@@ -21,6 +21,7 @@ use crate::settings;
 use crate::{Store, patiently};
 
 const DOING: &str = "writing events";
+const MOVING: &str = "moving a position";
 
 impl Store {
     /// Writes the events after `after` up to and including `through`, and moves the consumer from
@@ -40,7 +41,7 @@ impl Store {
         let moved = patiently!(self.try_to_project(consumer, after, through, events).await);
         match moved {
             // Somebody else began at the same moment, and was first.
-            Err(Error::Database { source, .. }) if source.is_duplicate() && after == 0 => {
+            Err(Error::Database { doing: MOVING, source }) if source.is_duplicate() => {
                 Err(Error::PositionMoved {
                     consumer: consumer.to_owned(),
                     expected: after,
@@ -90,15 +91,14 @@ async fn move_position(
     after: u64,
     through: u64,
 ) -> Result<()> {
-    const DOING: &str = "moving a position";
     let seq = |seq: u64| Value::Int(i64::try_from(seq).expect("no log has 2^63 events"));
     let update = sql!("UPDATE positions SET seq = ? WHERE consumer = ? AND seq = ?");
     let moved = tx.execute(update, &[seq(through), consumer.into(), seq(after)]).await;
-    if moved.when(DOING)? == 1 {
+    if moved.when(MOVING)? == 1 {
         return Ok(());
     }
     let select = sql!("SELECT consumer, seq FROM positions WHERE consumer = ?");
-    let found = tx.fetch_optional(select, &[consumer.into()]).await.when(DOING)?;
+    let found = tx.fetch_optional(select, &[consumer.into()]).await.when(MOVING)?;
     if found.is_some() || after != 0 {
         return Err(Error::PositionMoved {
             consumer: consumer.to_owned(),
@@ -107,7 +107,7 @@ async fn move_position(
         });
     }
     let insert = sql!("INSERT INTO positions (consumer, seq) VALUES (?, ?)");
-    tx.execute(insert, &[consumer.into(), seq(through)]).await.when(DOING).map(drop)
+    tx.execute(insert, &[consumer.into(), seq(through)]).await.when(MOVING).map(drop)
 }
 
 pub(crate) async fn write(tx: &mut Transaction, events: &[Event]) -> Result<()> {

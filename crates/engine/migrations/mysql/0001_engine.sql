@@ -86,7 +86,7 @@ CREATE TABLE IF NOT EXISTS engine_claims (
     number           BIGINT       NOT NULL,
     user_id          VARCHAR(64)  NOT NULL,
     identity         VARCHAR(64),
-    request_id       VARCHAR(128),
+    request_key      VARCHAR(193), -- the user, U+001F, and their request: no id has that in it
     quantity         BIGINT       NOT NULL,
     unit_price_cents BIGINT       NOT NULL,
     portion_place    BIGINT,
@@ -102,7 +102,7 @@ CREATE TABLE IF NOT EXISTS engine_claims (
     reason           VARCHAR(16),
     due              BIGINT, -- when it is released unless something happens
     PRIMARY KEY (pool_id, number),
-    UNIQUE (pool_id, user_id, request_id),
+    UNIQUE (pool_id, request_key),
     KEY engine_claims_due (pool_id, due, number)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {exact};
 

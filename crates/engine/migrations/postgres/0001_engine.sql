@@ -85,7 +85,7 @@ CREATE TABLE engine_claims (
     number           BIGINT           NOT NULL,
     user_id          TEXT COLLATE "C" NOT NULL,
     identity         TEXT COLLATE "C",
-    request_id       TEXT COLLATE "C",
+    request_key      TEXT COLLATE "C", -- the user, U+001F, and their request: no id has that in it
     quantity         BIGINT           NOT NULL,
     unit_price_cents BIGINT           NOT NULL,
     portion_place    BIGINT,
@@ -101,7 +101,7 @@ CREATE TABLE engine_claims (
     reason           TEXT,
     due              BIGINT, -- when it is released unless something happens
     PRIMARY KEY (pool_id, number),
-    UNIQUE (pool_id, user_id, request_id)
+    UNIQUE (pool_id, request_key)
 );
 
 CREATE INDEX engine_claims_due ON engine_claims (pool_id, due, number) WHERE due IS NOT NULL;

@@ -3,11 +3,12 @@
 
 use qiang_core::decide::{self, Decision, Facts};
 use qiang_core::{
-    Claim, Command, Event, Outcome, PayRequest, PoolId, PoolView, Refusal, Reply, Settlement,
-    Timestamp,
+    Claim, ClaimId, Command, Event, Outcome, PayRequest, PoolId, PoolView, Refusal, Reply,
+    Settlement, Timestamp,
 };
 
 use super::excerpt::Excerpt;
+use super::fault::Fault;
 use super::load::Loaded;
 
 impl Loaded {
@@ -54,18 +55,18 @@ impl Loaded {
     /// Releases claims whose deadlines have come.
     pub(super) fn expire(
         &mut self,
-        pool: PoolId,
-        overdue: &[(u32, Timestamp)],
+        overdue: &[(ClaimId, Timestamp)],
         now: Timestamp,
         events: &mut Vec<Event>,
-    ) {
-        for (number, due) in overdue {
-            let event = self.pool(pool).and_then(|pool| decide::expiry(pool, *number, *due, now));
-            if let Some(event) = event {
-                self.apply(&event);
-                events.push(event);
-            }
+    ) -> Result<(), Fault> {
+        for (claim, due) in overdue {
+            let pool = self.pool(claim.pool);
+            let event = pool.and_then(|pool| decide::expiry(pool, claim.number, *due, now));
+            let event = event.ok_or(Fault::OutOfRange { what: "the deadline of a claim" })?;
+            self.apply(&event);
+            events.push(event);
         }
+        Ok(())
     }
 
     fn on_pool(

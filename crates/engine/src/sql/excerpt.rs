@@ -118,6 +118,11 @@ impl Excerpt {
         self.state.change == PoolChange::Cleared
     }
 
+    /// Whether something in it can still run out.
+    pub(super) fn has_open_claims(&self) -> bool {
+        self.counts.tally.held + self.counts.tally.ordered > 0
+    }
+
     /// Takes in a claim that was read, unless it was read before.
     pub(super) fn add_claim(&mut self, row: Row) {
         let claim = &row.claim;

@@ -1,7 +1,7 @@
 //! Statements with a list in them.
 //!
 //! A list is written in 2ⁿ places, and what is left over is filled with its last item again,
-//! which changes nothing for `IN` and `OR`. So there are few statements, each is prepared once
+//! which changes nothing. So there are few statements, each is prepared once
 //! for a connection, and none comes near what a database allows.
 
 use std::sync::OnceLock;
@@ -21,33 +21,22 @@ const PLACE: &str = "{list}";
 #[derive(Debug)]
 pub(super) struct Listed {
     text: &'static str,
-    item: &'static str,
-    between: &'static str,
     sizes: [OnceLock<Statement>; MAX_LOG2 + 1],
 }
 
 impl Listed {
     /// `… IN ({list})`
     pub(super) const fn within(text: &'static str) -> Self {
-        Self::new(text, "?", ", ")
-    }
-
-    /// `… ({list})`, where any of the items may hold.
-    pub(super) const fn any(text: &'static str, item: &'static str) -> Self {
-        Self::new(text, item, " OR ")
-    }
-
-    const fn new(text: &'static str, item: &'static str, between: &'static str) -> Self {
-        Self { text, item, between, sizes: [const { OnceLock::new() }; MAX_LOG2 + 1] }
+        Self { text, sizes: [const { OnceLock::new() }; MAX_LOG2 + 1] }
     }
 
     /// All rows for all items. `before` are the parameters in front of the list, `after` those
     /// behind it.
-    pub(super) async fn fetch<const N: usize>(
+    pub(super) async fn fetch(
         &self,
         transaction: &mut Transaction,
         before: &[Value<'_>],
-        items: &[[Value<'_>; N]],
+        items: &[Value<'_>],
         after: &[Value<'_>],
     ) -> Result<Vec<Row>, Fault> {
         let mut rows = Vec::new();
@@ -59,12 +48,12 @@ impl Listed {
     }
 
     /// Changes the rows of all items, each of which must be there.
-    pub(super) async fn change<const N: usize>(
+    pub(super) async fn change(
         &self,
         transaction: &mut Transaction,
         what: &'static str,
         before: &[Value<'_>],
-        items: &[[Value<'_>; N]],
+        items: &[Value<'_>],
     ) -> Result<(), Fault> {
         for items in items.chunks(MAX_ITEMS) {
             let (statement, values) = self.sized(before, items, &[]);
@@ -78,18 +67,18 @@ impl Listed {
     }
 
     /// The statement for one list, and its parameters.
-    pub(super) fn sized<'a, const N: usize>(
+    pub(super) fn sized<'a>(
         &self,
         before: &[Value<'a>],
-        items: &[[Value<'a>; N]],
+        items: &[Value<'a>],
         after: &[Value<'a>],
     ) -> (&Statement, Vec<Value<'a>>) {
         let size = items.len().next_power_of_two();
         let last = items.last().expect("no statement is made for an empty list");
-        let filled = items.iter().chain(std::iter::repeat(last)).take(size).flatten();
+        let filled = items.iter().chain(std::iter::repeat(last)).take(size);
         let values = before.iter().chain(filled).chain(after).copied().collect();
         let statement = self.sizes[size.ilog2() as usize].get_or_init(|| {
-            let list = vec![self.item; size].join(self.between);
+            let list = vec!["?"; size].join(", ");
             Statement::built(self.text.replace(PLACE, &list)).kept()
         });
         (statement, values)

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use qiang_core::decide::Fate;
 use qiang_core::{
-    Command, LimitBy, PaymentId, PoolId, RequestId, Supply, Terms, Timestamp, UserId,
+    ClaimId, Command, LimitBy, PaymentId, PoolId, RequestId, Supply, Terms, Timestamp, UserId,
 };
 use qiang_sql::{Transaction, Value, sql};
 
@@ -59,8 +59,15 @@ struct Wanted<'a> {
 static POOLS: Listed = Listed::within(concat!(
     "SELECT ",
     pool_columns!(),
-    ", EXISTS (SELECT 1 FROM engine_claims c WHERE c.pool_id = p.id AND c.due <= ?)
-     FROM engine_pools p WHERE p.id IN ({list})"
+    " FROM engine_pools p WHERE p.id IN ({list})"
+));
+
+/// In the order of the index, so that it ends with the last row that is wanted.
+static OVERDUE: Listed = Listed::within(concat!(
+    "SELECT ",
+    claim_columns!(),
+    ", pool_id, due FROM engine_claims WHERE pool_id IN ({list}) AND due <= ?
+     ORDER BY pool_id, due, number LIMIT ?"
 ));
 
 static TERMS: Listed =
@@ -72,10 +79,11 @@ static CLAIMS: Listed = Listed::within(concat!(
     " FROM engine_claims WHERE pool_id = ? AND number IN ({list})"
 ));
 
-static REQUESTS: Listed = Listed::any(
-    concat!("SELECT ", claim_columns!(), " FROM engine_claims WHERE pool_id = ? AND ({list})"),
-    "(user_id = ? AND request_id = ?)",
-);
+static REQUESTS: Listed = Listed::within(concat!(
+    "SELECT ",
+    claim_columns!(),
+    " FROM engine_claims WHERE pool_id = ? AND request_key IN ({list})"
+));
 
 static BUYERS: Listed = Listed::within(
     "SELECT name, latest, used FROM engine_buyers WHERE pool_id = ? AND name IN ({list})",
@@ -89,76 +97,65 @@ static PAYMENTS: Listed = Listed::within(
 );
 
 impl Loaded {
-    /// Reads the pools, and says which of them have claims that are overdue at `now`.
+    /// Reads pools.
     pub(super) async fn pools(
         transaction: &mut Transaction,
         cache: &TermsCache,
         pools: &BTreeSet<PoolId>,
-        now: Timestamp,
-    ) -> Result<(Self, Vec<PoolId>), Fault> {
+    ) -> Result<Self, Fault> {
         let mut loaded = Self::default();
-        let ids: Vec<_> = pools.iter().map(|pool| [id(*pool)]).collect();
-        let found = POOLS.fetch(transaction, &[now.millis().into()], &ids, &[]).await?;
+        let ids: Vec<_> = pools.iter().map(|pool| id(*pool)).collect();
+        let found = POOLS.fetch(transaction, &[], &ids, &[]).await?;
         let mut unknown = Vec::new();
         for row in &found {
-            let pool = rows::pool_id(row)?;
+            let pool = rows::pool_id(row, 0)?;
             if cache.get(pool).is_none() {
-                unknown.push([id(pool)]);
+                unknown.push(id(pool));
             }
         }
         let mut read = HashMap::new();
-        if !unknown.is_empty() {
-            for row in TERMS.fetch(transaction, &[], &unknown, &[]).await? {
-                let (pool, terms) = (rows::pool_id(&row)?, rows::terms(&row, 1)?);
-                cache.keep(pool, &terms);
-                read.insert(pool, terms);
-            }
+        for row in TERMS.fetch(transaction, &[], &unknown, &[]).await? {
+            let (pool, terms) = (rows::pool_id(&row, 0)?, rows::terms(&row, 1)?);
+            cache.keep(pool, &terms);
+            read.insert(pool, terms);
         }
-        let mut overdue = Vec::new();
         for row in &found {
-            let pool = rows::pool_id(row)?;
+            let pool = rows::pool_id(row, 0)?;
             let terms = read.get(&pool).cloned().or_else(|| cache.get(pool));
             let terms = terms.ok_or(Fault::Missing { what: "the rules of a pool" })?;
             loaded.pools.insert(pool, Some(rows::pool(row, terms)?));
-            if row.int(rows::BEHIND_POOL)? != 0 {
-                overdue.push(pool);
-            }
         }
         for pool in pools {
             loaded.pools.entry(*pool).or_insert(None);
         }
-        Ok((loaded, overdue))
+        Ok(loaded)
     }
 
-    /// Reads claims of a pool that are overdue, earliest first, with those who have them.
+    /// Reads claims that are overdue, at most `max`, with those who have them. The claims of a
+    /// pool come by their deadlines.
     pub(super) async fn overdue(
         &mut self,
         transaction: &mut Transaction,
-        pool: PoolId,
         now: Timestamp,
         max: usize,
-    ) -> Result<Vec<(u32, Timestamp)>, Fault> {
-        let Some(Some(excerpt)) = self.pools.get_mut(&pool) else { return Ok(Vec::new()) };
-        let max = i64::try_from(max).unwrap_or(i64::MAX);
-        let found = transaction
-            .fetch_all(
-                sql!(concat!(
-                    "SELECT ",
-                    claim_columns!(),
-                    ", due FROM engine_claims WHERE pool_id = ? AND due <= ?
-                     ORDER BY due, number LIMIT ?"
-                )),
-                &[id(pool), now.millis().into(), max.into()],
-            )
-            .await?;
+    ) -> Result<Vec<(ClaimId, Timestamp)>, Fault> {
+        let open = self.pools.values().flatten().filter(|pool| pool.has_open_claims());
+        let ids: Vec<_> = open.map(|pool| id(pool.state.id)).collect();
+        let limit = i64::try_from(max).unwrap_or(i64::MAX);
+        let after = [now.millis().into(), limit.into()];
         let mut overdue = Vec::new();
-        for row in found {
-            let due = Timestamp::from_millis(row.int(17)?);
+        for row in OVERDUE.fetch(transaction, &[], &ids, &after).await? {
+            let pool = rows::pool_id(&row, rows::BEHIND_CLAIM)?;
+            let due = Timestamp::from_millis(row.int(rows::BEHIND_CLAIM + 1)?);
             let claim = rows::claim(&row, pool)?;
-            overdue.push((claim.claim.id.number, due));
-            excerpt.add_claim(claim);
+            overdue.push((claim.claim.id, due));
+            if let Some(Some(excerpt)) = self.pools.get_mut(&pool) {
+                excerpt.add_claim(claim);
+            }
         }
-        read_buyers(transaction, excerpt, BTreeSet::new()).await?;
+        for excerpt in self.pools.values_mut().flatten() {
+            read_buyers(transaction, excerpt, BTreeSet::new()).await?;
+        }
         Ok(overdue)
     }
 
@@ -192,9 +189,9 @@ impl Loaded {
         payments: &BTreeSet<&str>,
         wanted: &mut BTreeMap<PoolId, Wanted<'_>>,
     ) -> Result<(), Fault> {
-        let items: Vec<_> = payments.iter().map(|payment| [(*payment).into()]).collect();
+        let items: Vec<_> = payments.iter().map(|payment| (*payment).into()).collect();
         for row in PAYMENTS.fetch(transaction, &[], &items, &[]).await? {
-            let (pool, payment) = (rows::pool_id(&row)?, PaymentId::new(row.text(1)?)?);
+            let (pool, payment) = (rows::pool_id(&row, 0)?, PaymentId::new(row.text(1)?)?);
             let seen = rows::seen(&row, 3)?;
             if let Fate::Paid { claim } = seen.fate {
                 if row.text(2)? == "cleared" {
@@ -264,16 +261,16 @@ impl<'a> Wanted<'a> {
         }
         let known = 1..=excerpt.counts.claims;
         let numbers = || self.numbers.iter().filter(|number| known.contains(number));
-        let items: Vec<_> = numbers().map(|number| [(*number).into()]).collect();
+        let items: Vec<_> = numbers().map(|number| (*number).into()).collect();
         for row in CLAIMS.fetch(transaction, &[id(pool)], &items, &[]).await? {
             excerpt.add_claim(rows::claim(&row, pool)?);
         }
         if numbers().any(|number| !excerpt.claims.contains_key(number)) {
             return Err(Fault::Missing { what: "a claim" });
         }
-        let requests = self.requests.iter();
-        let requests: Vec<_> =
-            requests.map(|(user, id)| [user.as_str().into(), id.as_str().into()]).collect();
+        let keys = self.requests.iter().map(|(user, id)| rows::request_key(user, id));
+        let keys: Vec<_> = keys.collect();
+        let requests: Vec<_> = keys.iter().map(|key| key.into()).collect();
         for row in REQUESTS.fetch(transaction, &[id(pool)], &requests, &[]).await? {
             excerpt.add_claim(rows::claim(&row, pool)?);
         }
@@ -311,7 +308,7 @@ async fn read_buyers(
     let mut names = wanted;
     names.extend(owners.iter().map(String::as_str));
     names.retain(|name| !excerpt.buyers.contains_key(*name));
-    let items: Vec<_> = names.iter().map(|name| [(*name).into()]).collect();
+    let items: Vec<_> = names.iter().map(|name| (*name).into()).collect();
     let pool = id(excerpt.state.id);
     for row in BUYERS.fetch(transaction, &[pool], &items, &[]).await? {
         excerpt.add_buyer(row.text(0)?, Some(rows::buyer(&row, 1)?));

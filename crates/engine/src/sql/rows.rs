@@ -24,11 +24,13 @@ macro_rules! pool_columns {
 
 /// The column behind those of a pool.
 pub(super) const BEHIND_POOL: usize = 18;
+/// The column behind those of a claim.
+pub(super) const BEHIND_CLAIM: usize = 17;
 
 /// The columns [`claim`] reads.
 macro_rules! claim_columns {
     () => {
-        "number, user_id, identity, request_id, quantity, unit_price_cents, portion_place, state, \
+        "number, user_id, identity, request_key, quantity, unit_price_cents, portion_place, state, \
          version, created_at, changed_at, hold_until, pay_by, payment_id, replaces, replaced_by, \
          reason"
     };
@@ -36,9 +38,8 @@ macro_rules! claim_columns {
 
 pub(super) use {claim_columns, pool_columns};
 
-/// The id in the first column.
-pub(super) fn pool_id(row: &Row) -> Result<PoolId, Fault> {
-    let id = u64::try_from(row.int(0)?).ok().and_then(PoolId::new);
+pub(super) fn pool_id(row: &Row, column: usize) -> Result<PoolId, Fault> {
+    let id = u64::try_from(row.int(column)?).ok().and_then(PoolId::new);
     id.ok_or(Fault::OutOfRange { what: "a pool id" })
 }
 
@@ -66,7 +67,7 @@ pub(super) fn pool(row: &Row, terms: Arc<Terms>) -> Result<Excerpt, Fault> {
         fresh: short(row, 14)?,
     };
     let state = PoolState {
-        id: pool_id(row)?,
+        id: pool_id(row, 0)?,
         version,
         change,
         terms,
@@ -87,13 +88,29 @@ pub(super) fn change_word(change: &PoolChange) -> &'static str {
     }
 }
 
+/// Between a user and their request; no id has it in it.
+const BETWEEN: char = '\u{1F}';
+
+/// What a request is found by: one text, so that many can be looked for in one list.
+pub(super) fn request_key(user: &UserId, request: &RequestId) -> String {
+    format!("{user}{BETWEEN}{request}")
+}
+
 pub(super) fn claim(row: &Row, pool: PoolId) -> Result<excerpt::Row, Fault> {
     let state = State::from_word(row.text(7)?);
     let claim = Claim {
         id: ClaimId { pool, number: short(row, 0)? },
         user: UserId::new(row.text(1)?)?,
         identity: id_or_null(row, 2, Identity::new)?,
-        request: id_or_null(row, 3, RequestId::new)?,
+        request: match row.text_or_null(3)? {
+            None => None,
+            Some(key) => {
+                let (_, request) = key
+                    .split_once(BETWEEN)
+                    .ok_or(Fault::OutOfRange { what: "the request of a claim" })?;
+                Some(RequestId::new(request)?)
+            }
+        },
         quantity: short(row, 4)?,
         unit_price: Cents::new(row.int(5)?),
         portion: short_or_null(row, 6)?,

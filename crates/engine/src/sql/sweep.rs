@@ -52,7 +52,7 @@ impl Shared {
     async fn sweep(&self) -> Result<(), Fault> {
         let cleared = sql!("SELECT id, next_place FROM engine_pools WHERE to_sweep = 1");
         for row in self.database.fetch_all(cleared, &[]).await? {
-            self.sweep_pool(rows::pool_id(&row)?, row.int(1)?).await?;
+            self.sweep_pool(rows::pool_id(&row, 0)?, row.int(1)?).await?;
         }
         Ok(())
     }
@@ -96,7 +96,7 @@ impl Shared {
         }
         let mut names = Vec::with_capacity(found.len());
         for row in &found {
-            names.push([row.text(0)?.into()]);
+            names.push(row.text(0)?.into());
         }
         let (statement, values) = DELETE_BUYERS.sized(&[id(pool)], &names, &[]);
         self.database.execute(statement, &values).await?;

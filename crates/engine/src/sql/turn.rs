@@ -10,7 +10,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use qiang_core::{Event, PoolId, Reply, Timestamp};
+use qiang_core::{Event, Reply, Timestamp};
 use qiang_sql::{Transaction, sql};
 
 use super::Shared;
@@ -57,12 +57,16 @@ impl Shared {
 
     async fn serve_batch(&self, partition: u16, lane: &Lane, mut jobs: Vec<Job>) {
         let watch = Stopwatch::start();
-        let mut pause = FIRST_PAUSE;
+        let (mut pause, mut last) = (FIRST_PAUSE, None);
         loop {
             let patience = self.options.patience;
             let tired = |job: &mut Job| job.since.elapsed() >= patience;
-            for job in jobs.extract_if(.., tired) {
-                job.answer(Err(Error::Unavailable));
+            let tired: Vec<_> = jobs.extract_if(.., tired).collect();
+            if !tired.is_empty() {
+                let (waited, error) =
+                    (tired.len(), last.as_ref().map(|fault: &Fault| chain(fault)));
+                tracing::warn!(partition, waited, error, "the database was waited for in vain");
+                answer_all(tired, &Err(Error::Unavailable));
             }
             if jobs.is_empty() {
                 return;
@@ -86,7 +90,7 @@ impl Shared {
                 Err(fault) if fault.may_pass() => {
                     tracing::debug!(partition, error = chain(&fault), "trying again");
                     tokio::time::sleep(pause).await;
-                    pause = MAX_PAUSE.min(pause * 2);
+                    (pause, last) = (MAX_PAUSE.min(pause * 2), Some(fault));
                 }
                 Err(fault) => {
                     tracing::error!(partition, error = chain(&fault), "a batch failed");
@@ -143,10 +147,10 @@ impl Shared {
         let (seq, at) = lock(&mut transaction, partition).await?;
         // Time as the rules see it never goes back, whatever the clocks of all nodes do.
         let now = self.now().max(at);
-        let (mut loaded, overdue) =
-            Loaded::pools(&mut transaction, &self.terms, &pools_of(jobs), now).await?;
+        let mut loaded = Loaded::pools(&mut transaction, &self.terms, &pools_of(jobs)).await?;
+        let overdue = loaded.overdue(&mut transaction, now, MAX_RELEASED).await?;
         let mut events = Vec::new();
-        self.release(&mut transaction, &mut loaded, overdue, now, &mut events).await?;
+        loaded.expire(&overdue, now, &mut events)?;
         let released = events.len();
         let replies = if released < MAX_RELEASED {
             let commands: Vec<_> = jobs.iter().filter_map(Job::command).collect();
@@ -165,25 +169,6 @@ impl Shared {
             write(&mut transaction, &loaded, &events, place).await?;
         }
         Ok(Prepared { transaction, replies, events, released, call })
-    }
-
-    /// Releases what is overdue in the pools, but no more than [`MAX_RELEASED`].
-    async fn release(
-        &self,
-        transaction: &mut Transaction,
-        loaded: &mut Loaded,
-        pools: Vec<PoolId>,
-        now: Timestamp,
-        events: &mut Vec<Event>,
-    ) -> Result<(), Fault> {
-        for pool in pools {
-            let room = MAX_RELEASED.saturating_sub(events.len());
-            if room > 0 {
-                let overdue = loaded.overdue(transaction, pool, now, room).await?;
-                loaded.expire(pool, &overdue, now, events);
-            }
-        }
-        Ok(())
     }
 
     /// Whether a transaction whose commit was not confirmed has happened; `None` if that cannot

@@ -11,14 +11,14 @@ use super::excerpt::{Counts, Entry, Excerpt, NewPayment, Quota, Row, due};
 use super::fault::Fault;
 use super::list::Listed;
 use super::load::{Loaded, id};
-use super::rows::change_word;
+use super::rows::{change_word, request_key};
 use crate::Encoder;
 
 /// Nothing may be there yet.
 const NEW: Tail = Tail { on_conflict: "", on_duplicate_key: "" };
 
 static INSERT_CLAIMS: Insert = Insert::new(
-    "INSERT INTO engine_claims (pool_id, number, user_id, identity, request_id, quantity,
+    "INSERT INTO engine_claims (pool_id, number, user_id, identity, request_key, quantity,
         unit_price_cents, portion_place, state, version, created_at, changed_at, hold_until, pay_by,
         payment_id, replaces, replaced_by, reason, due)",
     "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -212,14 +212,14 @@ impl<'a> Change<'a> {
 
 async fn write_claims(transaction: &mut Transaction, excerpt: &Excerpt) -> Result<(), Fault> {
     let pool = id(excerpt.state.id);
-    let mut changes = BTreeMap::<Change<'_>, Vec<[Value<'_>; 1]>>::new();
+    let mut changes = BTreeMap::<Change<'_>, Vec<Value<'_>>>::new();
     let mut granted = Vec::new();
     for (number, entry) in excerpt.claims.iter().filter(|(_, entry)| entry.changed()) {
         match &entry.stored {
             None => granted.push(&entry.now),
             Some(stored) => {
                 let change = Change::of(stored, &entry.now);
-                changes.entry(change).or_default().push([(*number).into()]);
+                changes.entry(change).or_default().push((*number).into());
             }
         }
     }
@@ -267,7 +267,7 @@ fn bind_claim(params: &mut Params, pool: Value<'_>, row: &Row) {
         .add(id.number)
         .add(user.as_str())
         .add(identity.as_ref().map(qiang_core::Identity::as_str))
-        .add(request.as_ref().map(qiang_core::RequestId::as_str))
+        .add(request.as_ref().map(|request| request_key(user, request)).as_ref())
         .add(*quantity)
         .add(unit_price.get())
         .add(*portion)
@@ -287,13 +287,13 @@ fn bind_claim(params: &mut Params, pool: Value<'_>, row: &Row) {
 async fn write_buyers(transaction: &mut Transaction, excerpt: &Excerpt) -> Result<(), Fault> {
     let pool = id(excerpt.state.id);
     let mut new = Vec::new();
-    let mut given_back = BTreeMap::<u32, Vec<[Value<'_>; 1]>>::new();
+    let mut given_back = BTreeMap::<u32, Vec<Value<'_>>>::new();
     for (name, Quota { stored, now }) in &excerpt.buyers {
         match (stored, now) {
             (None, Some(now)) => new.push((name.as_str(), *now)),
             (Some(stored), Some(now)) if stored.latest == now.latest && now.used < stored.used => {
                 let units = stored.used - now.used;
-                given_back.entry(units).or_default().push([name.into()]);
+                given_back.entry(units).or_default().push(name.into());
             }
             (Some(stored), Some(now)) if stored != now => {
                 let Buyer { latest, used } = *now;
@@ -336,7 +336,7 @@ async fn write_portions(transaction: &mut Transaction, excerpt: &Excerpt) -> Res
         match (stored, *now) {
             (Some(stored), now) if *stored == now => {}
             (None, now) => new.push((*place, now)),
-            (Some(_), 0) => given_back.push([(*place).into()]),
+            (Some(_), 0) => given_back.push((*place).into()),
             (Some(stored), now) => {
                 one(
                     transaction,

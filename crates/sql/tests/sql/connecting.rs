@@ -1,13 +1,12 @@
 //! Each cause of "no connection" is told apart, without the password; and a server that comes
 //! back is found again.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use qiang_sql::scratch::{Scratch, available};
 use qiang_sql::{Database, Dialect, Error, Limits, Value, on_every_database, sql};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use qiang_testkit::proxy::Proxy;
+use tokio::net::TcpListener;
 
 use crate::reading_and_writing::database;
 
@@ -86,70 +85,31 @@ async fn nothing_answers_after_closing(on: Dialect) {
     assert!(database.begin().await.is_err());
 }
 
-/// Passes connections on to a server, until it is told to cut them all.
-struct Wire {
-    to: SocketAddr,
-    at: SocketAddr,
-    passing: JoinSet<()>,
-}
-
-impl Wire {
-    async fn new(to: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let mut wire =
-            Self { to, at: listener.local_addr().expect("its own"), passing: JoinSet::new() };
-        wire.pass(listener);
-        wire
-    }
-
-    fn pass(&mut self, listener: TcpListener) {
-        let to = self.to;
-        self.passing.spawn(async move {
-            let mut open = JoinSet::new();
-            while let Ok((mut client, _)) = listener.accept().await {
-                open.spawn(async move {
-                    let mut server = TcpStream::connect(to).await.expect("the server");
-                    tokio::io::copy_bidirectional(&mut client, &mut server).await.ok();
-                });
-            }
-        });
-    }
-
-    async fn cut(&mut self) {
-        self.passing.shutdown().await;
-    }
-
-    async fn mend(&mut self) {
-        let listener = TcpListener::bind(self.at).await.expect("the same port");
-        self.pass(listener);
-    }
-}
-
 async fn a_restarted_server_is_found_again(on: Dialect) {
     if on == Dialect::Sqlite {
         return;
     }
     let scratch = Scratch::new(on).await;
-    let [scheme, user, address, name] = parts(scratch.url());
-    let address = address.replace("localhost", "127.0.0.1").parse().expect("an address");
-    let mut wire = Wire::new(address).await;
     database(&scratch).await.close().await;
+    let [_, _, address, _] = parts(scratch.url());
+    let (_, port) = address.rsplit_once(':').expect("a port");
+    let proxy = Proxy::start(port.parse().expect("a number")).expect("a proxy");
 
-    let url = format!("{scheme}://{user}@{}/{name}", wire.at);
-    let patience = Duration::from_millis(300);
-    let limits = Limits { connections: 3, patience };
+    let limits = Limits { connections: 3, patience: Duration::from_millis(300) };
+    let url = proxy.url(scratch.url());
     let database = Database::open_with(&url, limits).await.expect("opens");
     for _ in 0..3 {
         let mut tx = database.begin().await.expect("begun");
         tx.execute(sql!("INSERT INTO things (id) VALUES (?)"), &[Value::Int(1)]).await.expect("ok");
-        wire.cut().await;
+        proxy.refuse().expect("refuses");
+        proxy.cut();
         let cut = tx.commit().await.expect_err("the wire is cut");
         assert!(cut.is_outage(), "{cut:?}");
         for _ in 0..2 {
             let down = database.ping().await.expect_err("the wire is cut");
             assert!(down.is_outage() && !down.is_transient(), "{down:?}");
         }
-        wire.mend().await;
+        proxy.heal().expect("heals");
         // Connections that were in the pool are dead and young; each may fail once.
         let mut attempts = 0;
         while let Err(error) = database.ping().await {
