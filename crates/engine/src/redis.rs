@@ -11,6 +11,7 @@
 
 mod buckets;
 mod cell;
+mod era;
 mod lanes;
 mod link;
 mod log;
@@ -23,27 +24,38 @@ mod wire;
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use qiang_core::{
     Claim, ClaimId, ClaimRequest, Outcome, PayRequest, PaymentId, PoolId, PoolState, PoolView,
     Refund, Refusal, ReleaseReason, RequestId, Settlement, Terms, Timestamp, UserId,
 };
-use redis::{Cmd, Script, Value, cmd};
+use redis::{Cmd, Pipeline, Script, Value, cmd};
 
 pub use self::link::Failure;
 pub use self::pack::Unpackable;
+pub use self::restore::{PartitionState, PoolRecord, RestoreError};
 pub use self::url::{BadUrl, Place};
 
 use self::cell::{Cell, CellId, Keys, PartitionKeys};
+use self::era::Era;
+use self::lanes::Patience;
 use self::link::{Kind, Link};
 use self::money::Doing;
-use self::sold_out::Now;
+use self::sold_out::{Memory, Now};
 use self::wire::{Ask, Said};
 use crate::{Clock, Error, Stats, chain};
 
-static RULES: Code = Code::new(include_str!("redis/rules.lua"));
+static RULES: Code = Code::new(concat!(
+    include_str!("redis/rules/call.lua"),
+    include_str!("redis/rules/state.lua"),
+    include_str!("redis/rules/claims.lua"),
+    include_str!("redis/rules/money.lua"),
+    include_str!("redis/rules/pools.lua"),
+    include_str!("redis/rules/buckets.lua"),
+    include_str!("redis/rules/write.lua"),
+));
 static REGISTRY: Code = Code::new(include_str!("redis/registry.lua"));
 static TRIM: Code = Code::new(include_str!("redis/trim.lua"));
 static SCRIPTS: [&Code; 3] = [&RULES, &REGISTRY, &TRIM];
@@ -160,12 +172,7 @@ struct Shared {
     cells: RwLock<HashMap<CellId, Arc<Cell>>>,
     /// Terms never change, so they are read once.
     terms: RwLock<HashMap<PoolId, Arc<Terms>>>,
-    epoch: RwLock<Arc<str>>,
-    /// For each partition a position its log cannot be before.
-    known: Box<[AtomicU64]>,
-    /// For each partition why nothing is decided in it.
-    lost: Mutex<BTreeMap<u16, String>>,
-    is_lost: Box<[AtomicBool]>,
+    era: RwLock<Arc<Era>>,
     latest: AtomicU64,
     stats: Arc<Stats>,
 }
@@ -175,7 +182,6 @@ impl Engine {
     /// [`Engine::set_epoch`] said which state is the right one.
     pub async fn open(options: Options) -> Result<Self, OpenError> {
         let place = options.place.clone();
-        let partitions = place.partitions;
         let shared = Arc::new(Shared {
             link: Link::new(options.place),
             queue: options.queue,
@@ -185,10 +191,7 @@ impl Engine {
             calls: AtomicU64::new(0),
             cells: RwLock::default(),
             terms: RwLock::default(),
-            epoch: RwLock::new("".into()),
-            known: (0..partitions).map(|_| AtomicU64::new(0)).collect(),
-            lost: Mutex::default(),
-            is_lost: (0..partitions).map(|_| AtomicBool::new(true)).collect(),
+            era: RwLock::new(Arc::new(Era::unset(place.partitions))),
             latest: AtomicU64::new(0),
             stats: Arc::default(),
         });
@@ -293,15 +296,18 @@ impl Engine {
 
     /// Drops a closed pool whose claims are all settled.
     pub async fn clear(&self, pool: PoolId) -> Result<Outcome<PoolView>, Error> {
-        if let Some(view) = self.pool(pool).await?
-            && !view.cleared
-        {
-            if view.tally.held + view.tally.ordered > 0 {
-                return Ok(Outcome::Refused(Refusal::PoolInUse));
+        // No part of it is dropped before all of it is over; what is over stays so.
+        let buckets = self.shared.terms(pool).await?.map_or(0, |terms| terms.buckets);
+        for bucket in (0..buckets).filter(|_| buckets > 1) {
+            let cell = self.shared.cell(CellId { pool, bucket });
+            match self.shared.ask(&cell, Ask::MayClear).await? {
+                Said::Pool(Outcome::Refused(refusal)) => return Ok(Outcome::Refused(refusal)),
+                Said::Done => {}
+                other => unreachable!("asked whether a pool is over, answered {other:?}"),
             }
-            if let Some(refusal) = self.on_others(pool, &Ask::Clear).await? {
-                return Ok(Outcome::Refused(refusal));
-            }
+        }
+        if let Some(refusal) = self.on_others(pool, &Ask::Clear).await? {
+            return Ok(Outcome::Refused(refusal));
         }
         self.on_head(pool, Ask::Clear).await
     }
@@ -356,8 +362,7 @@ impl Engine {
         self.shared.refunds(pool, from, max).await
     }
 
-    /// Releases everything overdue, in all pools, and finishes transfers between buckets that
-    /// somebody left half done.
+    /// Releases everything overdue, in all pools.
     pub async fn expire_due(&self) -> Result<(), Error> {
         while self.shared.expire_some().await? == DUE_AT_ONCE {}
         Ok(())
@@ -365,11 +370,7 @@ impl Engine {
 
     /// Finishes what a process that died left half done between buckets.
     pub async fn finish_transfers(&self) -> Result<(), Error> {
-        let spread: Vec<PoolId> = {
-            let terms = self.shared.terms.read().unwrap_or_else(PoisonError::into_inner);
-            terms.iter().filter(|(_, terms)| terms.buckets > 1).map(|(pool, _)| *pool).collect()
-        };
-        for pool in spread {
+        for pool in self.shared.pool_ids(MAX_CELLS).await? {
             self.shared.finish_transfers(pool).await?;
         }
         Ok(())
@@ -378,31 +379,31 @@ impl Engine {
     /// Says which state is the right one. Whatever does not bear this name is not worked on.
     pub fn set_epoch(&self, epoch: &str) {
         let shared = &self.shared;
-        *shared.epoch.write().unwrap_or_else(PoisonError::into_inner) = epoch.into();
-        shared.cells.write().unwrap_or_else(PoisonError::into_inner).clear();
+        {
+            let mut era = shared.era.write().unwrap_or_else(PoisonError::into_inner);
+            *era = Arc::new(era.next(epoch));
+        }
         shared.terms.write().unwrap_or_else(PoisonError::into_inner).clear();
-        shared.lost.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        shared.is_lost.iter().for_each(|lost| lost.store(false, Ordering::Release));
+        let cells = shared.cells.read().unwrap_or_else(PoisonError::into_inner);
+        cells.values().for_each(|cell| *cell.memory() = Memory::default());
     }
 
     /// The name of the state that is worked on.
     #[must_use]
     pub fn epoch(&self) -> Arc<str> {
-        self.shared.epoch()
+        self.shared.era().name().into()
     }
 
     /// Tells that the log of a partition has been seen to reach a position.
     pub fn raise_known(&self, partition: u16, position: u64) {
-        if let Some(known) = self.shared.known.get(usize::from(partition)) {
-            known.fetch_max(position, Ordering::AcqRel);
-        }
+        self.shared.era().raise_known(partition, position);
     }
 
     /// Partitions in which nothing is decided, because their state in Redis is not the one that
     /// was there, and what is wrong with them.
     #[must_use]
     pub fn lost(&self) -> BTreeMap<u16, String> {
-        self.shared.lost.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.era().lost()
     }
 
     /// What the engine counts about itself.
@@ -500,16 +501,9 @@ impl Shared {
             return Ok(known);
         }
         let cell = self.cell(CellId::head(pool));
-        if self.is_lost(cell.partition) {
-            return Err(Error::Unavailable);
-        }
         let key = cell.keys.get(Keys::POOL);
         let read = self.read(cell.partition, cmd("HGET").arg(key).arg("terms")).await?;
-        let Value::BulkString(bytes) = read else {
-            // A pool that is not there because nothing is there must not be taken for unknown.
-            self.check_epoch(cell.partition).await?;
-            return Ok(None);
-        };
+        let Value::BulkString(bytes) = read else { return Ok(None) };
         let terms = wire::decode_terms(&bytes).map_err(nonsense)?;
         let mut all = self.terms.write().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MAX_CELLS {
@@ -517,20 +511,6 @@ impl Shared {
         }
         all.insert(pool, Arc::clone(&terms));
         Ok(Some(terms))
-    }
-
-    async fn check_epoch(&self, partition: u16) -> Result<(), Error> {
-        let meta = PartitionKeys::new(&self.link.place().prefix, partition).meta;
-        let read = self.read(partition, cmd("HMGET").arg(meta).arg("epoch").arg("seq")).await?;
-        let (epoch, seq): (Option<String>, Option<u64>) =
-            redis::from_redis_value(read).unwrap_or_default();
-        let (epoch, seq) = (epoch.unwrap_or_default(), seq.unwrap_or(0));
-        let known = self.known[usize::from(partition)].load(Ordering::Acquire);
-        if epoch != *self.epoch() || seq < known {
-            self.lose(partition, &epoch, seq, known);
-            return Err(Error::Unavailable);
-        }
-        Ok(())
     }
 
     async fn ask_pool(
@@ -556,30 +536,8 @@ impl Shared {
         Ok(due.len())
     }
 
-    fn epoch(&self) -> Arc<str> {
-        Arc::clone(&self.epoch.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn is_lost(&self, partition: u16) -> bool {
-        self.is_lost[usize::from(partition)].load(Ordering::Acquire)
-    }
-
-    fn lose(&self, partition: u16, found: &str, seq: u64, known: u64) {
-        let epoch = self.epoch();
-        let what = if found == &*epoch {
-            format!(
-                "Redis has gone back: partition {partition} ends at {seq}, but {known} was seen"
-            )
-        } else if found.is_empty() {
-            format!("Redis has lost partition {partition}: it is empty")
-        } else {
-            format!("partition {partition} in Redis is of epoch {found}, not of {epoch}")
-        };
-        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.is_lost[usize::from(partition)].swap(true, Ordering::AcqRel) {
-            tracing::error!("{what}; its sales wait until `qiang audit --repair` was run");
-        }
-        lost.insert(partition, what);
+    fn era(&self) -> Arc<Era> {
+        Arc::clone(&self.era.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The time as the clock of this process tells it, if that one counts; it never goes back.
@@ -600,22 +558,41 @@ impl Shared {
         u16::try_from(place).expect("less than the partitions")
     }
 
-    /// A question that changes nothing.
+    /// A question that changes nothing, answered only by the state this process knows.
     async fn read(&self, partition: u16, cmd: &Cmd) -> Result<Value, Error> {
-        self.link.ask(partition, cmd).await.map_err(|failure| {
+        let era = self.era();
+        if era.is_lost(partition) {
+            return Err(Error::Unavailable);
+        }
+        let meta = PartitionKeys::new(&self.link.place().prefix, partition).meta;
+        let mut pipe = Pipeline::with_capacity(2);
+        pipe.cmd("HMGET").arg(meta).arg("epoch").arg("seq");
+        pipe.add_command(cmd.clone());
+        let answers = self.ask_patiently(partition, &pipe).await.map_err(|failure| {
             tracing::warn!("not read: {}", chain(&failure));
             Error::Unavailable
-        })
+        })?;
+        let Ok([meta, answer]) = <[Value; 2]>::try_from(answers) else {
+            return Err(Error::Unavailable);
+        };
+        let (epoch, seq) = stand(meta);
+        if era.is_right(partition, &epoch, seq) { Ok(answer) } else { Err(Error::Unavailable) }
     }
 
-    /// Runs a script that may be run twice.
-    async fn run_script(&self, partition: u16, call: &Cmd) -> Result<Value, Failure> {
-        match self.link.ask(partition, call).await {
-            Err(failure) if failure.kind == Kind::NoScript => {
+    /// Asks what may be asked twice, until it is answered, for as long as [`lanes::RETRY_FOR`].
+    async fn ask_patiently(&self, partition: u16, pipe: &Pipeline) -> Result<Vec<Value>, Failure> {
+        let mut patience = Patience::start();
+        loop {
+            let failure = match self.link.ask_many(partition, pipe).await {
+                Ok(answers) => return Ok(answers),
+                Err(failure) => failure,
+            };
+            if failure.kind == Kind::NoScript {
                 self.load_scripts(partition).await?;
-                self.link.ask(partition, call).await
             }
-            answer => answer,
+            if failure.kind == Kind::Lasting || !patience.pause().await {
+                return Err(failure);
+            }
         }
     }
 
@@ -644,4 +621,11 @@ fn about_claim(said: Said) -> Outcome<Claim> {
 fn nonsense(error: Unpackable) -> Error {
     tracing::error!("Redis holds what nobody of us wrote: {}", chain(&error));
     Error::Unavailable
+}
+
+/// Epoch and position, out of what a partition says about itself.
+fn stand(meta: Value) -> (String, u64) {
+    let (epoch, seq): (Option<String>, Option<u64>) =
+        redis::from_redis_value(meta).unwrap_or_default();
+    (epoch.unwrap_or_default(), seq.unwrap_or(0))
 }

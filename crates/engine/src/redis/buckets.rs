@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use qiang_core::{ClaimRequest, Identity, LimitBy, Outcome, PoolId, Refusal, Terms};
 
 use super::Shared;
-use super::cell::{Cell, CellId, Found};
+use super::cell::{Cell, CellId, Found, Search};
 use super::wire::{Ask, Move, Said, Standing};
 use crate::Error;
 
@@ -53,25 +53,51 @@ impl Shared {
             if !said.is_sold_out() {
                 return Ok(said);
             }
-            let found = {
-                let mut last = cell.search.lock().await;
-                // Somebody searched since this claim was decided: their result is as good.
-                if cell.searches.load(Ordering::Acquire) == seen {
-                    *last = self.search(&cell, terms, wish.quantity.get()).await?;
-                    cell.searches.fetch_add(1, Ordering::AcqRel);
+            if self.search_together(&cell, terms, wish.quantity.get(), seen).await? == Found::None {
+                // Too few for several may still be enough for one.
+                if wish.quantity.get() == 1 {
+                    cell.memory().prove();
                 }
-                *last
-            };
-            if found == Found::None {
-                cell.memory().prove();
                 return Ok(said);
             }
         }
         Err(Error::Overloaded)
     }
 
-    /// Brings units from other buckets until there are as many as wanted, or none are left.
+    /// Searches, or takes the result of a search that began after the `seen`th: then it began after
+    /// the one who asks did, and what it found is true for both. An earlier one may have looked at
+    /// a bucket before units came back to it.
+    async fn search_together(
+        self: &Arc<Self>,
+        cell: &Arc<Cell>,
+        terms: &Terms,
+        wanted: u32,
+        seen: u64,
+    ) -> Result<Found, Error> {
+        let mut last = cell.search.lock().await;
+        if cell.searches.load(Ordering::Acquire) == seen || last.wanted > wanted {
+            cell.searches.fetch_add(1, Ordering::AcqRel);
+            *last = Search { found: Found::Some, wanted };
+            last.found = self.search(cell, terms, wanted).await?;
+        }
+        Ok(last.found)
+    }
+
+    /// Brings units from other buckets until there are as many as wanted, or none are left. Nothing
+    /// has happened to whoever needs them when it fails.
     pub(super) async fn search(
+        self: &Arc<Self>,
+        cell: &Arc<Cell>,
+        terms: &Terms,
+        wanted: u32,
+    ) -> Result<Found, Error> {
+        self.look_around(cell, terms, wanted).await.map_err(|error| match error {
+            Error::OutcomeUnknown => Error::Unavailable,
+            error => error,
+        })
+    }
+
+    async fn look_around(
         self: &Arc<Self>,
         cell: &Arc<Cell>,
         terms: &Terms,
@@ -86,8 +112,8 @@ impl Shared {
                 return Ok(Found::Some);
             }
             let moving = self.finish_moves(pool, &all).await?;
-            let elsewhere: u64 = all.iter().map(|standing| u64::from(standing.available)).sum();
-            if elsewhere < u64::from(wanted) && !moving {
+            let left: u64 = all.iter().map(|standing| u64::from(standing.available)).sum();
+            if left < u64::from(wanted) && !moving {
                 let arrived = |all: &[Standing]| all.iter().map(|s| s.arrived).sum::<u64>();
                 if before.as_ref().is_some_and(|before| arrived(before) == arrived(&all)) {
                     return Ok(Found::None);
@@ -165,10 +191,10 @@ impl Shared {
         Move { to, number, units }: Move,
     ) -> Result<(), Error> {
         let borrower = self.cell(CellId { pool, bucket: to });
-        if let Said::Done = self.ask(&borrower, Ask::Receive { from, number, units }).await? {
-            let lender = self.cell(CellId { pool, bucket: from });
-            self.ask(&lender, Ask::Settle { to, number }).await?;
-        }
+        // A borrower that was cleared meanwhile takes nothing: the sale is over.
+        self.ask(&borrower, Ask::Receive { from, number, units }).await?;
+        let lender = self.cell(CellId { pool, bucket: from });
+        self.ask(&lender, Ask::Settle { to, number }).await?;
         Ok(())
     }
 

@@ -62,13 +62,20 @@ pub(super) struct Cell {
     /// Which lanes are on their way.
     pub(super) busy: [AtomicBool; LANES],
     pub(super) memory: Mutex<Memory>,
-    /// How often units were looked for in other buckets, and whether there were none the last
-    /// time.
+    /// How many searches in other buckets were begun, and what the last one found.
     pub(super) searches: AtomicU64,
-    pub(super) search: tokio::sync::Mutex<Found>,
+    pub(super) search: tokio::sync::Mutex<Search>,
 }
 
-/// What the last search in other buckets found.
+/// The last search in other buckets.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Search {
+    pub(super) found: Found,
+    /// How many units it was for: too few for those are not too few for less.
+    pub(super) wanted: u32,
+}
+
+/// What a search in other buckets found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Found {
     /// Units were brought, or nobody has searched.

@@ -2,16 +2,19 @@
 //!
 //! A call has a number on its lane, and the script keeps the last answer of every lane. So a call
 //! whose answer got lost is made again as it was, for as long as [`RETRY_FOR`], and takes effect
-//! once; a late copy of it is turned away. Only then does the caller hear that nobody knows.
+//! once; a late copy of it is turned away, also when the call itself changed nothing. Only then
+//! does the caller hear that nobody knows.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use qiang_core::Timestamp;
 use redis::{Pipeline, Value};
 use tokio::sync::oneshot;
 
-use super::cell::{Cell, Keys, Waiting};
+use super::cell::{Cell, CellId, Keys, Waiting};
+use super::era::Era;
 use super::link::{Failure, Kind};
 use super::pack::Packer;
 use super::wire::{self, Answer, Ask, Decided, Said};
@@ -24,14 +27,14 @@ const MAX_BATCH: usize = 512;
 /// away; 512 claims each.
 const MAX_AGAIN: usize = 4_096;
 /// How long a call is tried.
-const RETRY_FOR: Duration = Duration::from_secs(5);
+pub(super) const RETRY_FOR: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const MAX_PAUSE: Duration = Duration::from_millis(250);
 
 impl Shared {
     /// Asks one thing of a cell.
     pub(super) async fn ask(self: &Arc<Self>, cell: &Arc<Cell>, ask: Ask) -> Result<Said, Error> {
-        if self.is_lost(cell.partition) {
+        if self.era().is_lost(cell.partition) {
             return Err(Error::Unavailable);
         }
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -57,6 +60,7 @@ impl Shared {
     }
 
     async fn run_lane(self: &Arc<Self>, cell: &Arc<Cell>, lane: usize) {
+        let mut held = Held { shared: self, cell, lane, asks: 0 };
         loop {
             // Whoever is about to ask gets along.
             tokio::task::yield_now().await;
@@ -66,18 +70,21 @@ impl Shared {
                 line.drain(..count).collect()
             };
             if batch.is_empty() {
-                cell.busy[lane].store(false, Ordering::Release);
+                drop(held);
                 // Somebody may have come between looking and leaving.
                 if cell.line().is_empty() || cell.busy[lane].swap(true, Ordering::AcqRel) {
                     return;
                 }
+                held = Held { shared: self, cell, lane, asks: 0 };
                 continue;
             }
+            held.asks = batch.len();
             let (asks, to): (Vec<_>, Vec<_>) =
                 batch.into_iter().map(|waiting| (waiting.ask, waiting.to)).unzip();
-            match self.call(cell, lane, &asks).await {
+            let era = self.era();
+            match self.call(cell, lane, &era, &asks).await {
                 Ok(decided) => {
-                    self.learn(cell, &asks, &decided);
+                    self.learn(cell, &era, &asks, &decided);
                     for (to, said) in to.into_iter().zip(decided.said) {
                         // Whoever asked may be gone; what was decided stands.
                         let _heard = to.send(Ok(said));
@@ -85,20 +92,25 @@ impl Shared {
                 }
                 Err(error) => to.into_iter().for_each(|to| drop(to.send(Err(error)))),
             }
-            self.waiting.fetch_sub(asks.len(), Ordering::Relaxed);
+            held.answered();
         }
     }
 
     /// One call, made until it is answered.
-    async fn call(&self, cell: &Cell, lane: usize, asks: &[Ask]) -> Result<Decided, Error> {
-        let watch = Stopwatch::start();
-        let asked: Vec<&Ask> = asks.iter().collect();
+    async fn call(
+        &self,
+        cell: &Cell,
+        lane: usize,
+        era: &Era,
+        asks: &[Ask],
+    ) -> Result<Decided, Error> {
         for _ in 0..MAX_AGAIN {
+            let watch = Stopwatch::start();
             let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-            match self.answer(cell, lane, number, &asked).await? {
+            let question = Question { cell, lane, number, era, asks, time: self.given_time() };
+            match self.answer(&question, watch).await? {
                 Answer::Decided(decided) => {
-                    self.known[usize::from(cell.partition)]
-                        .fetch_max(decided.seq, Ordering::AcqRel);
+                    era.raise_known(cell.partition, decided.seq);
                     self.stats.commit.record(watch.elapsed());
                     self.stats.batches.fetch_add(1, Ordering::Relaxed);
                     return Ok(decided);
@@ -111,88 +123,68 @@ impl Shared {
         Err(Error::Unavailable)
     }
 
-    async fn answer(
-        &self,
-        cell: &Cell,
-        lane: usize,
-        number: u64,
-        asked: &[&Ask],
-    ) -> Result<Answer, Error> {
-        let epoch = self.epoch();
-        let known = self.known[usize::from(cell.partition)].load(Ordering::Acquire);
-        let pipe = self.question(cell, lane, number, &epoch, known, asked);
-        let (watch, mut pause, mut may_have_happened) = (Stopwatch::start(), FIRST_PAUSE, false);
+    async fn answer(&self, question: &Question<'_>, asked: Stopwatch) -> Result<Answer, Error> {
+        let (cell, era) = (question.cell, question.era);
+        let (mut patience, mut may_have_happened) = (Patience::start(), false);
+        let mut pipe = self.packed(question, Try::First);
         loop {
             let failure = match self.link.ask_many(cell.partition, &pipe).await {
-                Ok(answers) if self.is_replicated(&answers) => {
-                    let answer = read(&answers, cell, asked);
-                    return match answer {
-                        Ok(Answer::Lost { epoch: found, seq }) => {
-                            self.lose(cell.partition, &found, seq, known);
-                            // An earlier try of this very call may have been carried out.
-                            let error = Error::OutcomeUnknown;
-                            Err(if may_have_happened { error } else { Error::Unavailable })
-                        }
-                        Ok(answer) => Ok(answer),
-                        Err(error) => {
-                            tracing::error!("Redis answered nonsense: {}", chain(&error));
-                            Err(Error::OutcomeUnknown)
-                        }
-                    };
-                }
-                Ok(_) => Failure {
-                    may_have_happened: true,
-                    kind: Kind::Passing,
-                    what: "too few replicas have it yet",
-                    source: None,
+                Ok(answers) => match read(&answers, question, asked) {
+                    Ok(Answer::Lost { epoch, seq }) => {
+                        era.lose(cell.partition, &epoch, seq);
+                        // An earlier try of this very call may have been carried out.
+                        return Err(unanswered(may_have_happened));
+                    }
+                    Ok(answer) if self.is_replicated(&answers) => return Ok(answer),
+                    Ok(_) => Failure {
+                        may_have_happened: true,
+                        kind: Kind::Passing,
+                        what: "too few replicas have it yet",
+                        source: None,
+                    },
+                    Err(error) => {
+                        tracing::error!("Redis answered nonsense: {}", chain(&error));
+                        return Err(Error::OutcomeUnknown);
+                    }
                 },
                 Err(failure) => failure,
             };
             may_have_happened |= failure.may_have_happened;
-            match failure.kind {
+            self.stats.retries.fetch_add(1, Ordering::Relaxed);
+            let go_on = match failure.kind {
+                Kind::Lasting => false,
+                Kind::Passing => patience.pause().await,
                 Kind::NoScript => {
                     if let Err(failure) = self.load_scripts(cell.partition).await {
                         tracing::warn!("scripts could not be loaded: {}", chain(&failure));
                     }
+                    patience.pause().await
                 }
-                Kind::Passing => {}
-                Kind::Lasting => {
-                    tracing::error!("{}", chain(&failure));
-                    return Err(unanswered(may_have_happened));
-                }
-            }
-            if watch.elapsed() + pause > RETRY_FOR {
-                tracing::warn!("given up: {}", chain(&failure));
+            };
+            if !go_on {
+                tracing::error!("given up: {}", chain(&failure));
                 return Err(unanswered(may_have_happened));
             }
-            if failure.kind == Kind::Passing {
-                self.stats.retries.fetch_add(1, Ordering::Relaxed);
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(MAX_PAUSE);
-            }
+            pipe = self.packed(question, Try::Again);
         }
     }
 
-    fn question(
-        &self,
-        cell: &Cell,
-        lane: usize,
-        number: u64,
-        epoch: &str,
-        known: u64,
-        asked: &[&Ask],
-    ) -> Pipeline {
+    fn packed(&self, question: &Question<'_>, this: Try) -> Pipeline {
+        let Question { cell, lane, number, era, asks, time } = question;
+        let place = self.link.place();
+        let keep = place.wait > 0 || this == Try::Again;
         let signed = |number: u64| i64::try_from(number).expect("counted from 1");
         let mut packer = Packer::default();
         packer
-            .list(6)
-            .int(self.given_time().map_or(-1, qiang_core::Timestamp::millis))
-            .text(epoch)
-            .int(signed(known))
-            .int(signed(number))
+            .list(7)
+            .int(time.map_or(-1, Timestamp::millis))
+            .text(era.name())
+            .int(signed(era.known(cell.partition)))
+            .int(signed(*number))
             .text(&cell.id.pool.to_string())
-            .list(asked.len());
-        asked.iter().for_each(|ask| ask.pack(&mut packer));
+            .list(asks.len());
+        asks.iter().for_each(|ask| ask.pack(&mut packer));
+        packer.int(keep.into());
         let lane_key = format!("{}:lane:{:x}:{lane}", cell.keys.get(Keys::POOL), self.node);
         let mut keys: Vec<&str> = cell.keys.0.iter().map(String::as_str).collect();
         keys.push(&lane_key);
@@ -200,15 +192,20 @@ impl Shared {
         cmd.arg(packer.finish());
         let mut pipe = Pipeline::with_capacity(2);
         pipe.add_command(cmd);
+        self.add_wait(&mut pipe);
+        pipe
+    }
+
+    /// Has the server wait for as many replicas as was asked for.
+    pub(super) fn add_wait(&self, pipe: &mut Pipeline) {
         let place = self.link.place();
         if place.wait > 0 {
             pipe.cmd("WAIT").arg(place.wait).arg(place.wait_ms);
         }
-        pipe
     }
 
     /// Whether as many replicas have it as was asked for.
-    fn is_replicated(&self, answers: &[Value]) -> bool {
+    pub(super) fn is_replicated(&self, answers: &[Value]) -> bool {
         match (self.link.place().wait, answers.get(1)) {
             (0, _) => true,
             (wanted, Some(Value::Int(have))) => *have >= i64::from(wanted),
@@ -217,26 +214,52 @@ impl Shared {
     }
 
     /// Remembers that nothing is left, or that something is.
-    fn learn(self: &Arc<Self>, cell: &Arc<Cell>, asks: &[Ask], decided: &Decided) {
+    fn learn(self: &Arc<Self>, cell: &Arc<Cell>, era: &Arc<Era>, asks: &[Ask], decided: &Decided) {
+        if asks.iter().any(Ask::changes_stock) {
+            self.forget_empty(cell, decided.buckets);
+            return;
+        }
         let refused = decided.said.iter().filter(|said| said.is_sold_out()).count();
-        let changed = asks.iter().any(|ask| ask.changes_stock());
         let mut memory = cell.memory();
-        if changed {
-            memory.forget();
+        if !Arc::ptr_eq(era, &self.era()) {
             return;
         }
         let Some((after, through)) = memory.note(decided, refused as u64) else { return };
         drop(memory);
-        let (shared, cell) = (Arc::clone(self), Arc::clone(cell));
-        tokio::spawn(async move { shared.learn_buyers(&cell, after, through).await });
+        let (shared, cell, era) = (Arc::clone(self), Arc::clone(cell), Arc::clone(era));
+        tokio::spawn(async move { shared.learn_buyers(&cell, &era, after, through).await });
     }
 
-    async fn learn_buyers(self: &Arc<Self>, cell: &Arc<Cell>, mut after: u32, through: u32) {
+    /// What came back to one bucket can be sold from all.
+    fn forget_empty(&self, cell: &Cell, buckets: u16) {
+        cell.memory().forget();
+        if buckets > 1 {
+            let cells = self.cells.read().unwrap_or_else(PoisonError::into_inner);
+            for bucket in 0..buckets {
+                let sibling = cells.get(&CellId { bucket, ..cell.id });
+                sibling.into_iter().for_each(|sibling| sibling.memory().forget());
+            }
+        }
+    }
+
+    async fn learn_buyers(
+        self: &Arc<Self>,
+        cell: &Arc<Cell>,
+        era: &Arc<Era>,
+        mut after: u32,
+        through: u32,
+    ) {
         const AT_ONCE: u32 = 1_000;
         while after < through {
             let next = through.min(after + AT_ONCE);
-            match self.claims_of_cell(cell, after, next).await {
-                Ok(claims) => cell.memory().learn(&claims, after, next),
+            let read = self.claims_of_cell(cell, after, next).await;
+            let mut memory = cell.memory();
+            // Claims of another state are none of this one.
+            if !Arc::ptr_eq(era, &self.era()) {
+                return;
+            }
+            match read {
+                Ok(claims) => memory.learn(&claims, after, next),
                 Err(error) => {
                     tracing::debug!("buyers not learned: {}", chain(&error));
                     break;
@@ -248,13 +271,79 @@ impl Shared {
     }
 }
 
+/// A lane that is taken, and the answers that wait for it. Both are free again however it ends.
+struct Held<'a> {
+    shared: &'a Shared,
+    cell: &'a Cell,
+    lane: usize,
+    asks: usize,
+}
+
+impl Held<'_> {
+    fn answered(&mut self) {
+        self.shared.waiting.fetch_sub(std::mem::take(&mut self.asks), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.answered();
+        self.cell.busy[self.lane].store(false, Ordering::Release);
+    }
+}
+
+/// One call, whatever becomes of it.
+struct Question<'a> {
+    cell: &'a Cell,
+    lane: usize,
+    number: u64,
+    era: &'a Era,
+    asks: &'a [Ask],
+    time: Option<Timestamp>,
+}
+
+/// Which try of a call it is. From the second on, copies of it may still be on their way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Try {
+    First,
+    Again,
+}
+
+/// How long something is tried, with longer and longer pauses.
+pub(super) struct Patience {
+    watch: Stopwatch,
+    pause: Duration,
+}
+
+impl Patience {
+    pub(super) fn start() -> Self {
+        Self { watch: Stopwatch::start(), pause: FIRST_PAUSE }
+    }
+
+    /// Waits a little; false when it has taken too long.
+    pub(super) async fn pause(&mut self) -> bool {
+        if self.watch.elapsed() + self.pause > RETRY_FOR {
+            return false;
+        }
+        tokio::time::sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(MAX_PAUSE);
+        true
+    }
+}
+
 fn unanswered(may_have_happened: bool) -> Error {
     if may_have_happened { Error::OutcomeUnknown } else { Error::Unavailable }
 }
 
-fn read(answers: &[Value], cell: &Cell, asked: &[&Ask]) -> super::pack::Result<Answer> {
+fn read(
+    answers: &[Value],
+    question: &Question<'_>,
+    asked: Stopwatch,
+) -> super::pack::Result<Answer> {
     match answers.first() {
-        Some(Value::BulkString(bytes)) => wire::read_answer(bytes, cell.id.pool, asked),
+        Some(Value::BulkString(bytes)) => {
+            wire::read_answer(bytes, question.cell.id.pool, question.asks, asked)
+        }
         _ => Err(super::pack::Unpackable::new("a packed answer")),
     }
 }

@@ -5,6 +5,7 @@
 //! told by one thing only: whether it may have happened.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -60,6 +61,8 @@ pub(super) struct Link {
 #[derive(Debug, Default)]
 struct Seat {
     connection: Mutex<Option<(u64, MultiplexedConnection)>>,
+    /// How often none could be had.
+    failed: AtomicU64,
 }
 
 impl Link {
@@ -86,7 +89,7 @@ impl Link {
     }
 
     /// Several questions, in one go, to the server that has the partition; the first one that is
-    /// refused fails all. Only the first may be one that a server without the slot turns away.
+    /// refused fails all.
     pub(super) async fn ask_many(
         &self,
         partition: u16,
@@ -96,11 +99,11 @@ impl Link {
         let mut asking = false;
         for _ in 0..MAX_REDIRECTS {
             let answers = self.send(&node, pipe, asking).await?;
-            let error = answers.iter().find_map(|answer| match answer {
-                Value::ServerError(error) => Some(RedisError::from(error.clone())),
+            let error = answers.iter().enumerate().find_map(|(place, answer)| match answer {
+                Value::ServerError(error) => Some((place, RedisError::from(error.clone()))),
                 _ => None,
             });
-            let Some(error) = error else { return Ok(answers) };
+            let Some((place, error)) = error else { return Ok(answers) };
             match (error.kind(), error.redirect_node()) {
                 (ErrorKind::Server(ServerErrorKind::Moved), Some((host, port))) => {
                     node = Node { host: self.host_of(host, &node), port };
@@ -112,10 +115,14 @@ impl Link {
                     asking = true;
                 }
                 _ => {
-                    let failure = Failure::refused(error);
+                    let mut failure = Failure::refused(error);
+                    // What came before it was carried out.
+                    failure.may_have_happened |= place > 0;
                     if failure.kind == Kind::Passing {
-                        // Whoever says so may have lost the slot since.
+                        // Whoever says so may have lost the slot since, or be another server than
+                        // the address means now.
                         self.forget_owners();
+                        self.leave(&node);
                     }
                     return Err(failure);
                 }
@@ -181,12 +188,14 @@ impl Link {
         let seat = self.seat(node);
         let (number, mut connection) = self.connected(node, &seat).await?;
         let sent = if asking {
-            let mut with_asking = Pipeline::with_capacity(pipe.len() + 1);
-            with_asking.cmd("ASKING");
+            // It holds for the next command only.
+            let mut with_asking = Pipeline::with_capacity(pipe.len() * 2);
             for cmd in pipe.cmd_iter() {
+                with_asking.cmd("ASKING");
                 with_asking.add_command(cmd.clone());
             }
-            connection.send_packed_commands(&with_asking, 1, pipe.len()).await
+            let sent = connection.send_packed_commands(&with_asking, 0, with_asking.len()).await;
+            sent.map(|answers| answers.into_iter().skip(1).step_by(2).collect())
         } else {
             connection.send_packed_commands(pipe, 0, pipe.len()).await
         };
@@ -213,18 +222,30 @@ impl Link {
         Arc::clone(seats.entry(node.clone()).or_default())
     }
 
+    /// Forgets the connection to a server; what is on its way may still be answered.
+    fn leave(&self, node: &Node) {
+        self.connections.write().unwrap_or_else(PoisonError::into_inner).remove(node);
+    }
+
     async fn connected(
         &self,
         node: &Node,
         seat: &Seat,
     ) -> Result<(u64, MultiplexedConnection), Failure> {
+        let failed = seat.failed.load(Ordering::Acquire);
         let mut kept = seat.connection.lock().await;
         if let Some((number, connection)) = kept.as_ref() {
             return Ok((*number, connection.clone()));
         }
-        let connection = self.connect(node).await?;
-        static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        // Of many who want one, one tries; the others would try in vain, one after the other.
+        if seat.failed.load(Ordering::Acquire) != failed {
+            return Err(Failure::passing("Redis could not be reached just now", None, false));
+        }
+        let connection = self.connect(node).await.inspect_err(|_| {
+            seat.failed.fetch_add(1, Ordering::AcqRel);
+        })?;
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
         *kept = Some((number, connection.clone()));
         Ok((number, connection))
     }
@@ -372,11 +393,13 @@ impl Failure {
                 // Out of memory, disk trouble, a script that is busy, too few replicas: a person
                 // can mend that while we wait.
                 Some("OOM" | "MISCONF" | "BUSY" | "NOREPLICAS" | "UNKILLABLE") => Kind::Passing,
+                // Whoever waited for replicas is told that the server is one itself now.
+                Some("UNBLOCKED") => Kind::Passing,
                 _ => Kind::Lasting,
             },
         };
         // A script that fails for a reason we do not know may have failed half way.
-        let may_have_happened = kind == Kind::Lasting;
+        let may_have_happened = kind == Kind::Lasting || error.code() == Some("UNBLOCKED");
         Self { may_have_happened, kind, what: "Redis refused", source: Some(error) }
     }
 }

@@ -2,17 +2,18 @@
 //! pools there are, what is due, and pages of claims and refunds.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use qiang_core::{Claim, Event, PoolId, PoolState, Refund};
 use redis::{Pipeline, Value, cmd, from_redis_value};
 
 use super::cell::{Cell, CellId, Keys, PartitionKeys};
-use super::{Engine, OpenError, Place, Shared, TRIM, nonsense, wire};
+use super::{Engine, OpenError, Place, Shared, TRIM, nonsense, stand, wire};
 use crate::{Error, LogError, chain};
 
 /// Cells with something overdue that are looked at together in one partition.
 const DUE_IN_PARTITION: usize = 64;
+/// Entries of a log read at once; each holds what one call decided.
+const ENTRIES_AT_ONCE: usize = 32;
 /// Numbers asked for at once when claims are paged.
 const NUMBERS_AT_ONCE: u32 = 1_000;
 
@@ -45,38 +46,51 @@ impl Engine {
         after: u64,
         max: usize,
     ) -> Result<(Vec<Event>, u64), LogError> {
+        let (mut events, mut through) = (Vec::new(), after);
+        while events.len() < max {
+            let some = self.read_entries(partition, through, &mut events).await?;
+            let Some(last) = some else { break };
+            through = last;
+        }
+        Ok((events, through))
+    }
+
+    /// Some entries behind a position, which may hold many events each; gives the position of the
+    /// last one.
+    async fn read_entries(
+        &self,
+        partition: u16,
+        after: u64,
+        to: &mut Vec<Event>,
+    ) -> Result<Option<u64>, LogError> {
         let keys = PartitionKeys::new(&self.place().prefix, partition);
-        let mut pipe = Pipeline::with_capacity(2);
-        pipe.cmd("HMGET").arg(&keys.meta).arg("epoch").arg("seq").arg("trimmed");
-        // An entry holds at least one event, and seldom many.
-        let count = max.clamp(1, 1_024);
+        let era = self.shared.era();
+        let mut pipe = Pipeline::with_capacity(3);
+        pipe.cmd("HMGET").arg(&keys.meta).arg("epoch").arg("seq");
+        pipe.cmd("HGET").arg(&keys.meta).arg("trimmed");
         pipe.cmd("XRANGE").arg(&keys.log).arg(format!("({after}-0")).arg("+");
-        pipe.arg("COUNT").arg(count);
-        let answers = self.shared.link.ask_many(partition, &pipe).await;
+        pipe.arg("COUNT").arg(ENTRIES_AT_ONCE);
+        let answers = self.shared.ask_patiently(partition, &pipe).await;
         let mut answers = answers.map_err(LogError::redis)?.into_iter();
-        let (meta, entries) = (answers.next().unwrap_or(Value::Nil), answers.next());
-        let (epoch, seq, trimmed): (Option<String>, Option<u64>, Option<u64>) =
-            from_redis_value(meta).unwrap_or_default();
-        let (epoch, seq) = (epoch.unwrap_or_default(), seq.unwrap_or(0));
-        if epoch != *self.shared.epoch() || seq < after {
-            let known = self.shared.known[usize::from(partition)].load(Ordering::Acquire);
-            self.shared.lose(partition, &epoch, seq, known.max(after));
+        let mut next = || answers.next().unwrap_or(Value::Nil);
+        let ((epoch, seq), trimmed, entries) = (stand(next()), next(), next());
+        if seq < after {
+            era.raise_known(partition, after);
+        }
+        if !era.is_right(partition, &epoch, seq) {
             return Err(LogError::Behind { after, end: seq });
         }
-        let oldest = trimmed.unwrap_or(0);
+        let oldest = from_redis_value::<Option<u64>>(trimmed).ok().flatten().unwrap_or(0);
         if after < oldest {
             return Err(LogError::Trimmed { after, oldest });
         }
-        let (mut events, mut through) = (Vec::new(), after);
-        for entry in sequence(entries.unwrap_or(Value::Nil)) {
+        let mut last = None;
+        for entry in sequence(entries) {
             let (position, pool, packed) = read_entry(entry).ok_or(LogError::Nonsense)?;
-            wire::read_events(pool, &packed, &mut events).map_err(|_| LogError::Nonsense)?;
-            through = position;
-            if events.len() >= max {
-                break;
-            }
+            wire::read_events(pool, &packed, to).map_err(|_| LogError::Nonsense)?;
+            last = Some(position);
         }
-        Ok((events, through))
+        Ok(last)
     }
 
     /// Drops what every consumer has committed, up to a position.
@@ -84,7 +98,9 @@ impl Engine {
         let keys = PartitionKeys::new(&self.place().prefix, partition);
         let mut call = TRIM.call([&*keys.meta, &*keys.log]);
         call.arg(through);
-        self.shared.run_script(partition, &call).await.map_err(LogError::redis).map(drop)
+        let mut pipe = Pipeline::with_capacity(1);
+        pipe.add_command(call);
+        self.shared.ask_patiently(partition, &pipe).await.map_err(LogError::redis).map(drop)
     }
 }
 
@@ -106,6 +122,7 @@ impl Shared {
 
     /// The newest `max` pools, newest first.
     pub(super) async fn pool_ids(&self, max: usize) -> Result<Vec<PoolId>, Error> {
+        self.check_all().await?;
         let prefix = &self.link.place().prefix;
         let last = i64::try_from(max.saturating_sub(1)).unwrap_or(i64::MAX);
         let read = self.link.ask_each(|partition| {
@@ -124,6 +141,25 @@ impl Shared {
         all.sort_by(|a: &(f64, PoolId), b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
         all.truncate(max);
         Ok(all.into_iter().map(|(_, id)| id).collect())
+    }
+
+    /// Fails when a partition is not the one that was there: what is not there is not none.
+    async fn check_all(&self) -> Result<(), Error> {
+        let (era, prefix) = (self.era(), &self.link.place().prefix);
+        let read = self.link.ask_each(|partition| {
+            let meta = PartitionKeys::new(prefix, partition).meta;
+            cmd("HMGET").arg(meta).arg("epoch").arg("seq").to_owned()
+        });
+        let answers = read.await.map_err(|failure| {
+            tracing::warn!("partitions not looked at: {}", chain(&failure));
+            Error::Unavailable
+        })?;
+        let mut all_right = true;
+        for (partition, answer) in (0_u16..).zip(answers) {
+            let (epoch, seq) = stand(answer);
+            all_right &= !era.is_lost(partition) && era.is_right(partition, &epoch, seq);
+        }
+        if all_right { Ok(()) } else { Err(Error::Unavailable) }
     }
 
     /// Cells in which something is overdue.
@@ -145,7 +181,7 @@ impl Shared {
         })?;
         let mut due = Vec::new();
         for (partition, answer) in (0_u16..).zip(answers) {
-            if self.is_lost(partition) {
+            if self.era().is_lost(partition) {
                 continue;
             }
             let cells: Vec<String> = from_redis_value(answer).unwrap_or_default();
@@ -158,7 +194,10 @@ impl Shared {
     }
 
     async fn server_time(&self) -> Result<qiang_core::Timestamp, Error> {
-        let time = self.read(0, &cmd("TIME")).await?;
+        let time = self.link.ask(0, &cmd("TIME")).await.map_err(|failure| {
+            tracing::debug!("the time was not told: {}", chain(&failure));
+            Error::Unavailable
+        })?;
         let (seconds, micros): (i64, i64) =
             from_redis_value(time).map_err(|_| Error::Unavailable)?;
         Ok(qiang_core::Timestamp::from_millis(seconds * 1_000 + micros / 1_000))

@@ -9,9 +9,9 @@
 use std::sync::Arc;
 
 use qiang_core::{ClaimId, Outcome, PayRequest, PaymentId, PoolId, Refusal, Settlement};
-use redis::Value;
+use redis::{Pipeline, Value};
 
-use super::cell::{CellId, PartitionKeys};
+use super::cell::{CellId, Found, PartitionKeys};
 use super::wire::{Ask, Paid, Said};
 use super::{REGISTRY, Shared};
 use crate::{Error, chain};
@@ -47,7 +47,7 @@ impl Shared {
         let id = CellId::of_claim(pool, number, terms.buckets);
         let cell = self.cell(id);
         let mut borrow = terms.buckets > 1;
-        for _ in 0..MAX_ROUNDS {
+        for round in 1..=MAX_ROUNDS {
             let Some(fence) = self.reserve(&pay.payment, pool).await? else {
                 return Ok(Outcome::Refused(Refusal::PaymentConflict));
             };
@@ -59,11 +59,14 @@ impl Shared {
                 Said::Money(Paid::Settled(outcome)) => return Ok(outcome),
                 Said::Money(Paid::Elsewhere) => {}
                 Said::Money(Paid::NeedsStock) => {
-                    let claim = self.ask(&cell, Ask::Find { number }).await?;
-                    if let Said::Found(Some(claim)) = claim {
-                        self.search(&cell, &terms, claim.quantity).await?;
-                    }
-                    borrow = false;
+                    let Said::Found(Some(claim)) = self.ask(&cell, Ask::Find { number }).await?
+                    else {
+                        continue;
+                    };
+                    // What was brought may be sold before the money is back; it is not owed back
+                    // for that as long as there is more.
+                    let found = self.search(&cell, &terms, claim.quantity).await?;
+                    borrow = found == Found::Some && round + 1 < MAX_ROUNDS;
                 }
                 other => unreachable!("asked about money, answered {other:?}"),
             }
@@ -111,29 +114,46 @@ impl Shared {
         expected: &str,
     ) -> Result<Owner, Error> {
         let partition = self.partition_of_payment(payment);
-        let payers = PartitionKeys::new(&self.link.place().prefix, partition).payers;
-        let mut call = REGISTRY.call([&*payers]);
+        let era = self.era();
+        if era.is_lost(partition) {
+            return Err(Error::Unavailable);
+        }
+        let keys = PartitionKeys::new(&self.link.place().prefix, partition);
+        let mut call = REGISTRY.call([&*keys.meta, &*keys.payers]);
         call.arg(payment.as_str()).arg(pool.get()).arg(expected);
-        let answer = self.run_script(partition, &call).await.map_err(|failure| {
+        call.arg(era.name()).arg(era.reserved(partition));
+        call.arg(u8::from(self.link.place().wait > 0));
+        let mut pipe = Pipeline::with_capacity(2);
+        pipe.add_command(call);
+        self.add_wait(&mut pipe);
+        // Reserving changes nothing anybody was told.
+        let answers = self.ask_patiently(partition, &pipe).await.map_err(|failure| {
             tracing::warn!("a payment could not be reserved: {}", chain(&failure));
-            // Reserving changes nothing anybody was told.
             Error::Unavailable
         })?;
-        let owner = match answer {
-            Value::BulkString(owner) => Owner::read(&owner),
-            Value::SimpleString(owner) => Owner::read(owner.as_bytes()),
-            _ => None,
-        };
-        owner.ok_or_else(|| {
-            tracing::error!("the registry of payments answered nonsense");
-            Error::Unavailable
-        })
+        let is_replicated = self.is_replicated(&answers);
+        let answer = answers.into_iter().next().unwrap_or(Value::Nil);
+        let (what, text, count): (String, String, u64) =
+            redis::from_redis_value(answer).unwrap_or_default();
+        match (&*what, Owner::read(&text)) {
+            ("ok", Some(owner)) => {
+                era.raise_reserved(partition, count);
+                if is_replicated { Ok(owner) } else { Err(Error::Unavailable) }
+            }
+            ("lost", _) => {
+                era.lose(partition, &text, era.known(partition));
+                Err(Error::Unavailable)
+            }
+            _ => {
+                tracing::error!("the registry of payments answered nonsense");
+                Err(Error::Unavailable)
+            }
+        }
     }
 }
 
 impl Owner {
-    fn read(bytes: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(bytes).ok()?;
+    fn read(text: &str) -> Option<Self> {
         let (pool, fence) = text.split_once(':')?;
         Some(Self { text: text.to_owned(), pool: pool.parse().ok()?, fence: fence.parse().ok()? })
     }

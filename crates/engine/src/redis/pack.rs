@@ -10,10 +10,10 @@ pub(super) struct Packer {
 
 impl Packer {
     pub(super) fn list(&mut self, len: usize) -> &mut Self {
-        match u16::try_from(len) {
-            Ok(short) if short < 16 => self.bytes.push(0x90 | len as u8),
-            Ok(short) => self.tagged(0xdc, &short.to_be_bytes()),
-            Err(_) => {
+        match (u8::try_from(len), u16::try_from(len)) {
+            (Ok(short @ 0..16), _) => self.bytes.push(0x90 | short),
+            (_, Ok(medium)) => self.tagged(0xdc, &medium.to_be_bytes()),
+            _ => {
                 let long = u32::try_from(len).expect("lists are bounded");
                 self.tagged(0xdd, &long.to_be_bytes());
             }
@@ -31,10 +31,10 @@ impl Packer {
     }
 
     pub(super) fn bytes(&mut self, value: &[u8]) -> &mut Self {
-        match u16::try_from(value.len()) {
-            Ok(short) if short < 32 => self.bytes.push(0xa0 | value.len() as u8),
-            Ok(short) => self.tagged(0xda, &short.to_be_bytes()),
-            Err(_) => {
+        match (u8::try_from(value.len()), u16::try_from(value.len())) {
+            (Ok(short @ 0..32), _) => self.bytes.push(0xa0 | short),
+            (_, Ok(medium)) => self.tagged(0xda, &medium.to_be_bytes()),
+            _ => {
                 let long = u32::try_from(value.len()).expect("texts are bounded");
                 self.tagged(0xdb, &long.to_be_bytes());
             }

@@ -1,11 +1,22 @@
 -- Which pool a payment belongs to, over all partitions: "<pool>:<fence>". It is set when nobody
--- has it, or when it is what the caller expects; either way the answer is who has it now.
--- KEYS payers   ARGV payment, pool, what the caller expects ('' for nobody)
-local owner = redis.call('HGET', KEYS[1], ARGV[1]) or ''
-if owner ~= ARGV[3] then
-    return owner
+-- has it, or when it is what the caller expects; either way the answer is who has it now. How many
+-- were set is counted, so that a state that has gone back is noticed.
+-- KEYS meta, payers
+-- ARGV payment, pool, what the caller expects ('' for nobody), epoch, count the caller knows,
+--      1 to write in any case, for whoever waits for replicas
+-- Answers { "lost", epoch, count } or { "ok", owner, count }
+local meta = redis.call('HMGET', KEYS[1], 'epoch', 'reserved')
+local count = tonumber(meta[2] or '0')
+if meta[1] ~= ARGV[4] or count < tonumber(ARGV[5]) then
+    return { 'lost', meta[1] or '', count }
 end
-local fence = tonumber(string.match(owner, ':(%d+)$') or '0') + 1
-owner = ARGV[2] .. ':' .. fence
-redis.call('HSET', KEYS[1], ARGV[1], owner)
-return owner
+local owner = redis.call('HGET', KEYS[2], ARGV[1]) or ''
+if owner == ARGV[3] then
+    local fence = tonumber(string.match(owner, ':(%d+)$') or '0') + 1
+    owner = ARGV[2] .. ':' .. fence
+    redis.call('HSET', KEYS[2], ARGV[1], owner)
+    count = redis.call('HINCRBY', KEYS[1], 'reserved', 1)
+elseif ARGV[6] == '1' then
+    redis.call('HSET', KEYS[1], 'reserved', count)
+end
+return { 'ok', owner, count }

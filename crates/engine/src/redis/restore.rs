@@ -3,21 +3,21 @@
 //!
 //! While a partition is put back it has no epoch, so that nobody decides on half of it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use qiang_core::{
-    Claim, Event, Identity, LimitBy, PoolChange, PoolId, PoolState, Reclaim, Refund, State, Supply,
-    Terms,
+    Claim, Event, Identity, LimitBy, MAX_BUCKETS, PoolChange, PoolId, PoolState, Reclaim, Refund,
+    State, Supply, Terms, Timestamp,
 };
-use redis::{Pipeline, Value, cmd, from_redis_value};
+use redis::{Cmd, Pipeline, Value, cmd, from_redis_value};
 
 use super::cell::{CellId, Keys, PartitionKeys};
 use super::link::Failure;
 use super::pack::Packer;
-use super::{Engine, wire};
+use super::{Engine, stand, wire};
 
-/// Fields written in one command.
+/// Fields written in one command, and commands sent in one go.
 const FIELDS: usize = 500;
 
 /// Everything about one pool.
@@ -37,6 +37,21 @@ impl PoolRecord {
         let history = self.history.iter().cloned().map(Event::Pool);
         let claims = self.claims.iter().cloned().map(Event::Claim);
         history.chain(claims).chain(self.refunds.iter().cloned().map(Event::Refund))
+    }
+
+    fn pool(&self) -> Option<PoolId> {
+        let states = self.history.iter().map(|state| state.id);
+        let refunds = self.refunds.iter().map(|refund| refund.order.pool);
+        states.chain(self.claims.iter().map(|claim| claim.id.pool)).chain(refunds).next()
+    }
+
+    /// When the last of it happened.
+    fn latest(&self) -> Timestamp {
+        let states = self.history.iter().map(|state| state.at);
+        let claims = self.claims.iter().map(|claim| claim.changed_at);
+        let refunds = self.refunds.iter().map(|refund| refund.at);
+        let latest = states.chain(claims).chain(refunds).max();
+        latest.unwrap_or(Timestamp::from_millis(0))
     }
 
     fn terms(&self) -> Option<&Arc<Terms>> {
@@ -86,9 +101,8 @@ impl Engine {
             cmd("HMGET").arg(meta).arg("epoch").arg("seq").to_owned()
         });
         let state = |answer| {
-            let (epoch, seq): (Option<String>, Option<u64>) =
-                from_redis_value(answer).unwrap_or_default();
-            PartitionState { epoch: epoch.unwrap_or_default(), seq: seq.unwrap_or(0) }
+            let (epoch, seq) = stand(answer);
+            PartitionState { epoch, seq }
         };
         Ok(answers.await?.into_iter().map(state).collect())
     }
@@ -116,8 +130,8 @@ impl Engine {
     pub async fn resume(&self, partition: u16, epoch: &str, seq: u64) -> Result<(), RestoreError> {
         let keys = PartitionKeys::new(&self.place().prefix, partition);
         let mut pipe = Pipeline::with_capacity(2);
-        pipe.atomic();
         pipe.cmd("UNLINK").arg(&keys.log);
+        // The epoch comes last and at once with where the log goes on.
         pipe.cmd("HSET").arg(&keys.meta).arg("epoch").arg(epoch);
         pipe.arg("seq").arg(seq).arg("trimmed").arg(seq);
         if partition == 0 {
@@ -143,18 +157,16 @@ impl Engine {
     }
 
     /// Everything Redis holds of a pool, whatever the epoch of its partitions; `None` when there
-    /// is nothing.
+    /// is nothing. The history is empty when the partition of its first bucket has lost it.
     pub async fn salvage(&self, pool: PoolId) -> Result<Option<PoolRecord>, RestoreError> {
         let nonsense = |source| RestoreError::Nonsense { pool, source };
-        let head = self.shared.cell(CellId::head(pool));
-        let mut pipe = Pipeline::with_capacity(2);
-        pipe.cmd("HGET").arg(head.keys.get(Keys::POOL)).arg("terms");
-        pipe.cmd("LRANGE").arg(head.keys.get(Keys::HISTORY)).arg(0).arg(-1);
-        let mut answers = self.shared.link.ask_many(head.partition, &pipe).await?.into_iter();
-        let Some(Value::BulkString(terms)) = answers.next() else { return Ok(None) };
+        let Some(terms) = self.salvage_terms(pool).await? else { return Ok(None) };
         let terms = wire::decode_terms(&terms).map_err(nonsense)?;
-        let changes: Vec<Vec<u8>> =
-            answers.next().and_then(|answer| from_redis_value(answer).ok()).unwrap_or_default();
+        let head = self.shared.cell(CellId::head(pool));
+        let mut range = cmd("LRANGE");
+        range.arg(head.keys.get(Keys::HISTORY)).arg(0).arg(-1);
+        let answer = self.shared.link.ask(head.partition, &range).await?;
+        let changes: Vec<Vec<u8>> = from_redis_value(answer).unwrap_or_default();
         let mut record = PoolRecord::default();
         for change in &changes {
             record.history.push(wire::read_change(pool, &terms, change).map_err(nonsense)?);
@@ -190,6 +202,20 @@ impl Engine {
         Ok(Some(record))
     }
 
+    /// The terms of a pool as any of its buckets has them: the partition of the first one may be
+    /// lost, and the others still hold what was claimed from them.
+    async fn salvage_terms(&self, pool: PoolId) -> Result<Option<Vec<u8>>, RestoreError> {
+        for bucket in 0..MAX_BUCKETS {
+            let cell = self.shared.cell(CellId { pool, bucket });
+            let mut get = cmd("HGET");
+            get.arg(cell.keys.get(Keys::POOL)).arg("terms");
+            if let Value::BulkString(terms) = self.shared.link.ask(cell.partition, &get).await? {
+                return Ok(Some(terms));
+            }
+        }
+        Ok(None)
+    }
+
     /// Makes Redis hold exactly this of a pool. Its partitions must be suspended.
     pub async fn restore(&self, record: &PoolRecord) -> Result<(), RestoreError> {
         let Some(terms) = record.terms() else { return Ok(()) };
@@ -209,7 +235,7 @@ impl Engine {
         for cell in &cells {
             self.restore_cell(record, terms, cell).await?;
         }
-        Ok(())
+        self.restore_payers(record).await
     }
 
     async fn restore_cell(
@@ -238,7 +264,7 @@ impl Engine {
             .int(i64::try_from(part.claims.len()).expect("claims are counted in 32 bits"))
             .int(part.payments.into())
             .int(first.at.millis())
-            .int(last.closed_at.map_or(-1, qiang_core::Timestamp::millis))
+            .int(last.closed_at.map_or(-1, Timestamp::millis))
             .int(cleared.into())
             .int(part.fresh.into())
             .int(1)
@@ -274,7 +300,7 @@ impl Engine {
         map(Keys::REQUESTS, part.requests()).await?;
         map(Keys::PAYMENTS, part.payment_fields()).await?;
         self.restore_lists(part, &cell, &keys).await?;
-        self.restore_registry(pool, part).await
+        self.restore_time(cell.partition, record.latest()).await
     }
 
     async fn restore_lists(
@@ -283,11 +309,12 @@ impl Engine {
         cell: &super::Cell,
         keys: &PartitionKeys,
     ) -> Result<(), RestoreError> {
-        let mut pipe = Pipeline::new();
+        let mut all = Vec::new();
         for refund in &part.refunds {
-            pipe.cmd("RPUSH").arg(cell.keys.get(Keys::REFUNDS)).arg(wire::pack_refund(refund));
+            let mut push = cmd("RPUSH");
+            all.push(push.arg(cell.keys.get(Keys::REFUNDS)).arg(wire::pack_refund(refund)).clone());
         }
-        let mut first = None;
+        let mut first: Option<Timestamp> = None;
         for claim in &part.claims {
             let due = match claim.state {
                 State::Held => claim.hold_until,
@@ -295,29 +322,59 @@ impl Engine {
                 State::Paid | State::Released => None,
             };
             if let Some(due) = due {
-                let member = format!("{:010}", claim.id.number);
-                pipe.cmd("ZADD").arg(cell.keys.get(Keys::DUE)).arg(due.millis()).arg(member);
-                first = Some(first.map_or(due, |first: qiang_core::Timestamp| first.min(due)));
+                let mut add = cmd("ZADD");
+                add.arg(cell.keys.get(Keys::DUE)).arg(due.millis());
+                all.push(add.arg(format!("{:010}", claim.id.number)).clone());
+                first = Some(first.map_or(due, |first| first.min(due)));
             }
         }
         let name = format!("{}/{}", cell.id.pool, cell.id.bucket);
-        match first {
-            Some(due) => pipe.cmd("ZADD").arg(&keys.dues).arg(due.millis()).arg(name),
-            None => pipe.cmd("ZREM").arg(&keys.dues).arg(name),
-        };
-        self.shared.link.ask_many(cell.partition, &pipe).await?;
-        Ok(())
+        all.push(match first {
+            Some(due) => cmd("ZADD").arg(&keys.dues).arg(due.millis()).arg(name).clone(),
+            None => cmd("ZREM").arg(&keys.dues).arg(name).clone(),
+        });
+        self.send_all(cell.partition, &all).await
     }
 
-    async fn restore_registry(&self, pool: PoolId, part: &Part<'_>) -> Result<(), RestoreError> {
-        let paid = part.claims.iter().filter_map(|claim| claim.payment.as_ref());
-        let owed = part.refunds.iter().map(|refund| &refund.payment);
+    /// Reserves every payment of a pool for it again, where nobody has it: after the partition
+    /// with the reservations was lost, for pools that were not.
+    pub async fn restore_payers(&self, record: &PoolRecord) -> Result<(), RestoreError> {
+        let Some(pool) = record.pool() else { return Ok(()) };
+        let paid = record.claims.iter().filter_map(|claim| claim.payment.as_ref());
+        let owed = record.refunds.iter().map(|refund| &refund.payment);
+        let mut by_partition = BTreeMap::<u16, Vec<Cmd>>::new();
         for payment in paid.chain(owed) {
             let partition = self.shared.partition_of_payment(payment);
             let payers = PartitionKeys::new(&self.place().prefix, partition).payers;
             let mut set = cmd("HSETNX");
             set.arg(payers).arg(payment.as_str()).arg(format!("{pool}:1"));
+            by_partition.entry(partition).or_default().push(set);
+        }
+        for (partition, all) in by_partition {
+            self.send_all(partition, &all).await?;
+        }
+        Ok(())
+    }
+
+    /// The time never goes back, also not behind what is put back.
+    async fn restore_time(&self, partition: u16, at: Timestamp) -> Result<(), RestoreError> {
+        let meta = PartitionKeys::new(&self.place().prefix, partition).meta;
+        let found = self.shared.link.ask(partition, cmd("HGET").arg(&meta).arg("at")).await?;
+        let found: Option<i64> = from_redis_value(found).unwrap_or_default();
+        if found.is_none_or(|found| found < at.millis()) {
+            let set = cmd("HSET").arg(&meta).arg("at").arg(at.millis()).clone();
             self.shared.link.ask(partition, &set).await?;
+        }
+        Ok(())
+    }
+
+    async fn send_all(&self, partition: u16, cmds: &[Cmd]) -> Result<(), RestoreError> {
+        for some in cmds.chunks(FIELDS) {
+            let mut pipe = Pipeline::with_capacity(some.len());
+            for cmd in some {
+                pipe.add_command(cmd.clone());
+            }
+            self.shared.link.ask_many(partition, &pipe).await?;
         }
         Ok(())
     }

@@ -97,7 +97,7 @@ impl Memory {
             claims: decided.claims,
             by_identity: decided.by_identity,
             at: decided.now,
-            since: Stopwatch::start(),
+            since: decided.asked,
             good_for,
         });
         if decided.buckets == 1 {
@@ -128,11 +128,14 @@ impl Memory {
 
     /// No other bucket had anything either.
     pub(super) fn prove(&mut self) {
-        self.empty = self.unproven.take();
+        if let Some(empty) = self.unproven.take() {
+            self.empty = Some(empty);
+        }
     }
 
     /// Something else than a claim was done: nothing is believed any more.
     pub(super) fn forget(&mut self) {
         self.empty = None;
+        self.unproven = None;
     }
 }

@@ -13,7 +13,7 @@ use qiang_core::{
 };
 
 use super::pack::{Packer, Result, Unpackable, Unpacker};
-use crate::{Decoder, Encoder};
+use crate::{Decoder, Encoder, Stopwatch};
 
 /// One command for one cell (a pool, or one of its buckets).
 #[derive(Debug, Clone)]
@@ -52,6 +52,8 @@ pub(super) enum Ask {
         request: RequestId,
     },
     Close,
+    /// Whether this part of the pool is over.
+    MayClear,
     Clear,
     Look,
     Find {
@@ -142,6 +144,8 @@ pub(super) enum Answer {
 /// What was decided, and how the cell stands after it.
 #[derive(Debug)]
 pub(super) struct Decided {
+    /// When the question was sent; what it says may be as old.
+    pub(super) asked: Stopwatch,
     pub(super) seq: u64,
     pub(super) now: Timestamp,
     pub(super) next_due: Option<Timestamp>,
@@ -279,6 +283,7 @@ impl Ask {
                 to.list(3).text("restock").int(units.get().into()).text(request.as_str())
             }
             Self::Close => to.list(1).text("close"),
+            Self::MayClear => to.list(1).text("may_clear"),
             Self::Clear => to.list(1).text("clear"),
             Self::Look => to.list(1).text("look"),
             Self::Find { number } => to.list(2).text("find").int((*number).into()),
@@ -303,7 +308,22 @@ impl Ask {
 impl Ask {
     /// Whether it may bring units back, or end the sale.
     pub(super) fn changes_stock(&self) -> bool {
-        !matches!(self, Self::Claim(_) | Self::Look | Self::Find { .. } | Self::Stand)
+        match self {
+            Self::Claim(_) | Self::Look | Self::Find { .. } | Self::Stand | Self::MayClear => false,
+            Self::Open { .. }
+            | Self::Order { .. }
+            | Self::Release { .. }
+            | Self::Pay { .. }
+            | Self::Refund { .. }
+            | Self::Disown { .. }
+            | Self::Restock { .. }
+            | Self::Close
+            | Self::Clear
+            | Self::Tick
+            | Self::Lend { .. }
+            | Self::Receive { .. }
+            | Self::Settle { .. } => true,
+        }
     }
 }
 
@@ -315,7 +335,12 @@ impl Said {
 }
 
 /// Reads the answer to a call.
-pub(super) fn read_answer(bytes: &[u8], pool: PoolId, asked: &[&Ask]) -> Result<Answer> {
+pub(super) fn read_answer(
+    bytes: &[u8],
+    pool: PoolId,
+    asks: &[Ask],
+    asked: Stopwatch,
+) -> Result<Answer> {
     let mut from = Unpacker::new(bytes);
     from.list()?;
     match from.text()? {
@@ -327,14 +352,15 @@ pub(super) fn read_answer(bytes: &[u8], pool: PoolId, asked: &[&Ask]) -> Result<
             let (next_due, available) = (time_or_none(&mut from)?, from.number()?);
             let grants = Grants::read(&mut from, now)?;
             let count = from.list()?;
-            if count != asked.len() {
+            if count != asks.len() {
                 return Err(Unpackable::new("one reply for each command"));
             }
             let mut said = Vec::with_capacity(count);
-            for ask in asked {
+            for ask in asks {
                 said.push(read_said(&mut from, pool, ask, grants.as_ref())?);
             }
             Ok(Answer::Decided(Decided {
+                asked,
                 seq,
                 now,
                 next_due,
@@ -451,7 +477,11 @@ fn read_said(
             });
             Said::Stands(Standing { available, arrived, pending: pending.collect::<Result<_>>()? })
         }
-        Ask::Tick | Ask::Disown { .. } | Ask::Receive { .. } | Ask::Settle { .. } => Said::Done,
+        Ask::MayClear
+        | Ask::Tick
+        | Ask::Disown { .. }
+        | Ask::Receive { .. }
+        | Ask::Settle { .. } => Said::Done,
     })
 }
 
@@ -487,9 +517,12 @@ fn read_refusal(from: &mut Unpacker<'_>, pool: PoolId, ask: &Ask) -> Result<Said
         Ask::Pay { .. } | Ask::Refund { .. } => {
             Said::Money(Paid::Settled(Outcome::Refused(refusal)))
         }
-        Ask::Open { .. } | Ask::Restock { .. } | Ask::Close | Ask::Clear | Ask::Look => {
-            Said::Pool(Outcome::Refused(refusal))
-        }
+        Ask::Open { .. }
+        | Ask::Restock { .. }
+        | Ask::Close
+        | Ask::MayClear
+        | Ask::Clear
+        | Ask::Look => Said::Pool(Outcome::Refused(refusal)),
         Ask::Find { .. } => Said::Found(None),
         Ask::Disown { .. } => Said::Owned,
         Ask::Tick | Ask::Lend { .. } | Ask::Receive { .. } | Ask::Settle { .. } | Ask::Stand => {

@@ -1,12 +1,13 @@
 //! The engine on Redis passes what every engine must.
 
+use qiang_testkit::servers::shared::{REDIS, REDIS_CLUSTER, Shared, VALKEY};
 use qiang_testkit::{contract, each_seed};
 
-use crate::fixture::{Server, block_on, fresh};
+use crate::fixture::{block_on, fresh};
 
 const COMMANDS: usize = 80;
 
-fn answers_as_the_oracle(server: Server, seeds: u64) {
+fn answers_as_the_oracle(server: Shared, seeds: u64) {
     let Some(url) = server.url() else { return };
     each_seed(seeds, |seed| {
         block_on(async {
@@ -18,20 +19,20 @@ fn answers_as_the_oracle(server: Server, seeds: u64) {
 
 #[test]
 fn redis_answers_as_the_oracle() {
-    answers_as_the_oracle(Server::Redis, 40);
+    answers_as_the_oracle(REDIS, 40);
 }
 
 #[test]
 fn p04_a_cluster_answers_as_the_oracle() {
-    answers_as_the_oracle(Server::Cluster, 15);
+    answers_as_the_oracle(REDIS_CLUSTER, 15);
 }
 
 #[test]
 fn valkey_answers_as_the_oracle() {
-    answers_as_the_oracle(Server::Valkey, 15);
+    answers_as_the_oracle(VALKEY, 15);
 }
 
-fn sale_and_late_money(server: Server) {
+fn sale_and_late_money(server: Shared) {
     let Some(url) = server.url() else { return };
     block_on(async {
         contract::a_sale_from_opening_to_clearing(&fresh(&url).await).await;
@@ -41,15 +42,15 @@ fn sale_and_late_money(server: Server) {
 
 #[test]
 fn redis_runs_a_sale_from_opening_to_clearing() {
-    sale_and_late_money(Server::Redis);
+    sale_and_late_money(REDIS);
 }
 
 #[test]
 fn a_cluster_runs_a_sale_from_opening_to_clearing() {
-    sale_and_late_money(Server::Cluster);
+    sale_and_late_money(REDIS_CLUSTER);
 }
 
 #[test]
 fn valkey_runs_a_sale_from_opening_to_clearing() {
-    sale_and_late_money(Server::Valkey);
+    sale_and_late_money(VALKEY);
 }

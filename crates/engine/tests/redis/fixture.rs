@@ -1,41 +1,51 @@
-//! An engine with keys of its own on a shared server, and a clock that only the test moves.
+//! Engines with keys of their own: on a server for everybody, or on one that a test may kill.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use qiang_core::{Claim, ClaimId, Command, Event, PoolId, PoolView, Reply, Timestamp};
+use qiang_core::{
+    Claim, ClaimId, ClaimRequest, Command, Event, Flow, Outcome, PoolId, PoolView, Refusal, Reply,
+    Terms, Timestamp,
+};
 use qiang_engine::redis::{Engine, Options, Place, Time};
-use qiang_engine::{Clock, Error, ManualClock};
-use qiang_testkit::contract::Subject;
+use qiang_engine::{Clock, Error, LogError, ManualClock};
+use qiang_testkit::Proxy;
+use qiang_testkit::contract::{self, Subject};
+use qiang_testkit::proxy::Counts;
 
-/// Servers the same tests run on.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Server {
-    Redis,
-    Cluster,
-    Valkey,
-}
+use crate::servers;
 
-impl Server {
-    pub(crate) fn url(self) -> Option<String> {
-        let (name, variable) = match self {
-            Self::Redis => ("redis", "QIANG_TEST_REDIS"),
-            Self::Cluster => ("redis cluster", "QIANG_TEST_REDIS_CLUSTER"),
-            Self::Valkey => ("valkey", "QIANG_TEST_VALKEY"),
-        };
-        let url = std::env::var(variable).ok();
-        if url.is_none() {
-            assert!(std::env::var_os("CI").is_none(), "{name} is needed: set {variable}");
-            println!("SKIPPED: {name}");
-        }
-        url
-    }
-}
+/// Logs in tests: few, so that pools meet in them.
+pub(crate) const PARTITIONS: u16 = 4;
+const EPOCH: &str = "e1";
 
 /// A prefix nobody else uses.
 pub(crate) fn prefix() -> String {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    format!("t{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+    format!("t{}-{}", std::process::id(), number())
+}
+
+/// A number nobody else has.
+pub(crate) fn number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// An engine that works on nothing yet.
+pub(crate) async fn engine_at(url: &str, prefix: &str, time: Time) -> Engine {
+    let more = if url.contains('?') { '&' } else { '?' };
+    let url = format!("{url}{more}prefix={prefix}&partitions={PARTITIONS}");
+    let place = Place::parse(&url).expect("a good url");
+    let options = Options { place, queue: 65_536, time, node: number() };
+    Engine::open(options).await.expect("it is there")
+}
+
+/// One node of several, with the time of the server.
+pub(crate) async fn node(url: &str, prefix: &str) -> Engine {
+    let engine = engine_at(url, prefix, Time::Server).await;
+    engine.set_up(EPOCH).await.expect("it can be set up");
+    engine.set_epoch(EPOCH);
+    engine
 }
 
 pub(crate) struct Subjected {
@@ -43,42 +53,43 @@ pub(crate) struct Subjected {
     pub(crate) clock: Arc<ManualClock>,
 }
 
-pub(crate) async fn engine_at(url: &str, prefix: &str, node: u64, clock: Time) -> Engine {
-    let place = Place::parse(&format!("{url}?prefix={prefix}&partitions=4")).expect("a good url");
-    let options = Options { place, queue: 65_536, time: clock, node };
-    Engine::open(options).await.expect("it is there")
+/// An engine of its own at time 0, with a clock that only the test moves.
+pub(crate) async fn fresh(url: &str) -> Subjected {
+    let subject = unset(url, Arc::new(ManualClock::new(Timestamp::from_millis(0)))).await;
+    subject.engine.set_up(EPOCH).await.expect("it can be set up");
+    subject.engine.set_epoch(EPOCH);
+    subject
 }
 
-/// A fresh engine at time 0.
-pub(crate) async fn fresh(url: &str) -> Subjected {
-    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(0)));
+/// The same before it has an epoch.
+pub(crate) async fn unset(url: &str, clock: Arc<ManualClock>) -> Subjected {
     let time = Time::Given(Arc::<ManualClock>::clone(&clock));
-    let engine = engine_at(url, &prefix(), 1, time).await;
-    engine.set_up("e1").await.expect("it can be set up");
-    engine.set_epoch("e1");
-    Subjected { engine, clock }
+    Subjected { engine: engine_at(url, &prefix(), time).await, clock }
+}
+
+pub(crate) async fn ask(engine: &Engine, command: Command) -> Result<Reply, Error> {
+    match command {
+        Command::Open { pool, terms } => engine.open_pool(pool, terms).await.map(Reply::Pool),
+        Command::Claim(wish) => engine.claim(wish).await.map(Reply::Claim),
+        Command::Order { claim, by } => engine.order(claim, by).await.map(Reply::Claim),
+        Command::Pay(pay) => engine.pay(pay).await.map(Reply::Settlement),
+        Command::Release { claim, by, reason } => {
+            engine.release(claim, by, reason).await.map(Reply::Claim)
+        }
+        Command::Restock { pool, units, request } => {
+            engine.restock(pool, units, request).await.map(Reply::Pool)
+        }
+        Command::Close { pool } => engine.close(pool).await.map(Reply::Pool),
+        Command::Clear { pool } => engine.clear(pool).await.map(Reply::Pool),
+        Command::Refund(pay) => engine.refund(pay).await.map(Reply::Settlement),
+    }
 }
 
 impl Subject for Subjected {
     type Error = Error;
 
     async fn ask(&self, command: Command) -> Result<Reply, Error> {
-        let engine = &self.engine;
-        match command {
-            Command::Open { pool, terms } => engine.open_pool(pool, terms).await.map(Reply::Pool),
-            Command::Claim(wish) => engine.claim(wish).await.map(Reply::Claim),
-            Command::Order { claim, by } => engine.order(claim, by).await.map(Reply::Claim),
-            Command::Pay(pay) => engine.pay(pay).await.map(Reply::Settlement),
-            Command::Release { claim, by, reason } => {
-                engine.release(claim, by, reason).await.map(Reply::Claim)
-            }
-            Command::Restock { pool, units, request } => {
-                engine.restock(pool, units, request).await.map(Reply::Pool)
-            }
-            Command::Close { pool } => engine.close(pool).await.map(Reply::Pool),
-            Command::Clear { pool } => engine.clear(pool).await.map(Reply::Pool),
-            Command::Refund(pay) => engine.refund(pay).await.map(Reply::Settlement),
-        }
+        ask(&self.engine, command).await
     }
 
     async fn pool(&self, id: PoolId) -> Result<Option<PoolView>, Error> {
@@ -103,18 +114,110 @@ impl Subject for Subjected {
 pub(crate) async fn events(engine: &Engine) -> Vec<Event> {
     let mut all = Vec::new();
     for partition in 0..engine.partitions() {
-        let mut after = 0;
-        loop {
-            let (events, through) =
-                engine.read_log(partition, after, 1_000).await.expect("the log can be read");
-            if events.is_empty() {
-                break;
-            }
-            all.extend(events);
-            after = through;
-        }
+        all.extend(events_in(engine, partition).await);
     }
     all
+}
+
+/// Everything one log holds.
+pub(crate) async fn events_in(engine: &Engine, partition: u16) -> Vec<Event> {
+    let (mut all, mut after) = (Vec::new(), 0);
+    loop {
+        match engine.read_log(partition, after, 1_000).await {
+            Ok((events, _)) if events.is_empty() => return all,
+            Ok((events, through)) => {
+                all.extend(events);
+                after = through;
+            }
+            Err(LogError::Trimmed { oldest, .. }) => after = oldest,
+            Err(error) => panic!("the log can be read: {error}"),
+        }
+    }
+}
+
+/// All claims of a pool.
+pub(crate) async fn claims(engine: &Engine, id: PoolId) -> Vec<Claim> {
+    let mut all: Vec<Claim> = Vec::new();
+    loop {
+        let after = all.last().map_or(0, |claim| claim.id.number);
+        let some = engine.claims(id, after, 1_000).await;
+        let some = some.unwrap_or_else(|error| panic!("{error}: {:?}", engine.lost()));
+        if some.is_empty() {
+            return all;
+        }
+        all.extend(some);
+    }
+}
+
+/// Lets a node die in the middle of what it does, after so many bytes of answers: nothing it has
+/// not sent by then is sent any more.
+pub(crate) fn dies_after<F: Future<Output = ()> + Send + 'static>(
+    (url, prefix): (&str, &str),
+    bytes: u64,
+    doing: impl FnOnce(Engine) -> F,
+) -> Counts {
+    let proxy = Proxy::start(servers::port(url)).expect("a proxy");
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).enable_all().build().expect("a runtime");
+    let engine = runtime.block_on(node(&proxy.url(url), prefix));
+    let begin = proxy.counts().reply_bytes;
+    proxy.cut_after_reply_bytes(bytes);
+    proxy.refuse().expect("it refuses");
+    let task = runtime.spawn(doing(engine));
+    runtime.block_on(async {
+        tokio::select! {
+            _ = task => {}
+            cut = proxy.until(|counts| counts.open == 0) => drop(cut.expect("it is cut")),
+        }
+    });
+    runtime.shutdown_background();
+    let mut counts = proxy.counts();
+    counts.reply_bytes -= begin;
+    counts
+}
+
+pub(crate) fn pool(id: u64) -> PoolId {
+    PoolId::new(id).expect("positive")
+}
+
+/// A day: nothing runs out while a test runs.
+pub(crate) const LONG_MS: u64 = 86_400_000;
+
+/// Units that are ordered at once and need not be paid soon.
+pub(crate) fn orders(stock: u32) -> Terms {
+    contract::sale(stock, Flow::Order { pay_ms: LONG_MS })
+}
+
+pub(crate) async fn open(engine: &Engine, id: PoolId, terms: Terms) {
+    let opened = engine.open_pool(id, Arc::new(terms)).await;
+    assert!(matches!(opened, Ok(Outcome::Done(_) | Outcome::Replayed(_))), "{opened:?}");
+}
+
+/// A wish for one unit.
+pub(crate) fn wish(id: PoolId, user: &str) -> ClaimRequest {
+    contract::wish(id, user, None)
+}
+
+pub(crate) fn wish_for(id: PoolId, user: &str, units: u32) -> ClaimRequest {
+    ClaimRequest { quantity: NonZeroU32::new(units).expect("positive"), ..wish(id, user) }
+}
+
+pub(crate) async fn granted(engine: &Engine, wish: ClaimRequest) -> Claim {
+    match engine.claim(wish).await {
+        Ok(Outcome::Done(claim)) => claim,
+        other => panic!("it should be granted: {other:?}"),
+    }
+}
+
+pub(crate) async fn refused(engine: &Engine, wish: ClaimRequest) -> Refusal {
+    match engine.claim(wish).await {
+        Ok(Outcome::Refused(refusal)) => refusal,
+        other => panic!("it should be refused: {other:?}"),
+    }
+}
+
+pub(crate) async fn view(engine: &Engine, id: PoolId) -> PoolView {
+    engine.pool(id).await.expect("it can be read").expect("it is open")
 }
 
 /// Runs the future on a thread of its own, so that seeded worlds can be tried one by one.

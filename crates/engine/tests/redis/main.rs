@@ -1,4 +1,21 @@
 //! The engine on Redis, Redis Cluster and Valkey: real servers, started by `cargo xtask test`.
 
+mod batches;
+mod buckets;
 mod contract;
+mod failover;
 mod fixture;
+mod gone_back;
+mod kills;
+mod late_copies;
+mod lost_replies;
+mod moved_slots;
+mod payments;
+mod reconnecting;
+mod replicas;
+mod restore;
+mod servers;
+mod sold_out;
+mod transfers;
+mod trimming;
+mod typed_replies;

@@ -1,0 +1,169 @@
+//! One epoch as this process knows it: its name, how far it has been seen to reach, and what is
+//! wrong with it.
+//!
+//! A call belongs to the era it began in. What it learns after the next one has begun (that the
+//! state is not the one it knew, how far a log reached) says nothing about the next one.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// What is known about all partitions under one epoch.
+#[derive(Debug)]
+pub(super) struct Era {
+    name: Box<str>,
+    /// For each partition a position its log cannot be before.
+    known: Box<[AtomicU64]>,
+    /// For each partition how many payments were reserved there at least.
+    reserved: Box<[AtomicU64]>,
+    /// For each partition why nothing is decided in it.
+    lost: Mutex<BTreeMap<u16, String>>,
+    is_lost: Box<[AtomicBool]>,
+}
+
+impl Era {
+    /// Before anybody said which state is the right one: nothing is decided.
+    pub(super) fn unset(partitions: u16) -> Self {
+        Self::new("".into(), partitions, true)
+    }
+
+    /// The next one. Positions of another epoch mean nothing in it; what was heard of before the
+    /// first one had a name belongs to the first one.
+    pub(super) fn next(&self, name: &str) -> Self {
+        let partitions =
+            u16::try_from(self.known.len()).expect("partitions are counted in 16 bits");
+        let next = Self::new(name.into(), partitions, false);
+        if self.name.is_empty() || *self.name == *name {
+            for (to, from) in [(&next.known, &self.known), (&next.reserved, &self.reserved)] {
+                to.iter().zip(from).for_each(|(to, from)| {
+                    to.store(from.load(Ordering::Acquire), Ordering::Release);
+                });
+            }
+        }
+        next
+    }
+
+    fn new(name: Box<str>, partitions: u16, lost: bool) -> Self {
+        let zeros = || (0..partitions).map(|_| AtomicU64::new(0)).collect();
+        Self {
+            name,
+            known: zeros(),
+            reserved: zeros(),
+            lost: Mutex::default(),
+            is_lost: (0..partitions).map(|_| AtomicBool::new(lost)).collect(),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn is_lost(&self, partition: u16) -> bool {
+        self.is_lost[usize::from(partition)].load(Ordering::Acquire)
+    }
+
+    pub(super) fn lost(&self) -> BTreeMap<u16, String> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A position the log of a partition cannot be before.
+    pub(super) fn known(&self, partition: u16) -> u64 {
+        self.known[usize::from(partition)].load(Ordering::Acquire)
+    }
+
+    pub(super) fn raise_known(&self, partition: u16, position: u64) {
+        if let Some(known) = self.known.get(usize::from(partition)) {
+            known.fetch_max(position, Ordering::AcqRel);
+        }
+    }
+
+    /// How many payments were reserved in a partition at least.
+    pub(super) fn reserved(&self, partition: u16) -> u64 {
+        self.reserved[usize::from(partition)].load(Ordering::Acquire)
+    }
+
+    pub(super) fn raise_reserved(&self, partition: u16, count: u64) {
+        self.reserved[usize::from(partition)].fetch_max(count, Ordering::AcqRel);
+    }
+
+    /// Whether a partition that bears this epoch and ends there is the one that was there. If not,
+    /// it is lost.
+    pub(super) fn is_right(&self, partition: u16, epoch: &str, seq: u64) -> bool {
+        let right = *self.name == *epoch && seq >= self.known(partition);
+        if !right {
+            self.lose(partition, epoch, seq);
+        }
+        right
+    }
+
+    /// The state of a partition is not the one that was there.
+    pub(super) fn lose(&self, partition: u16, found: &str, seq: u64) {
+        let known = self.known(partition);
+        if found != &*self.name {
+            self.lose_for(
+                partition,
+                match found {
+                    "" => format!("Redis has lost partition {partition}: it is empty"),
+                    _ => {
+                        let name = &self.name;
+                        format!("partition {partition} in Redis is of epoch {found}, not of {name}")
+                    }
+                },
+            );
+        } else if seq < known {
+            self.lose_for(
+                partition,
+                format!(
+                    "Redis has gone back: partition {partition} ends at {seq}, but {known} was seen"
+                ),
+            );
+        } else {
+            let (had, name) = (self.reserved(partition), "payments");
+            self.lose_for(
+                partition,
+                format!(
+                    "Redis has gone back: partition {partition} has forgotten some of {had} {name}"
+                ),
+            );
+        }
+    }
+
+    fn lose_for(&self, partition: u16, what: String) {
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_lost[usize::from(partition)].swap(true, Ordering::AcqRel) {
+            tracing::error!("{what}; its sales wait until `qiang audit --repair` was run");
+        }
+        lost.insert(partition, what);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Era;
+
+    #[test]
+    fn positions_of_one_epoch_mean_nothing_in_the_next() {
+        let unset = Era::unset(2);
+        assert!(unset.is_lost(0));
+        unset.raise_known(1, 7);
+        let first = unset.next("e1");
+        assert_eq!((first.known(1), first.is_lost(1)), (7, false));
+        first.raise_known(1, 9);
+        assert_eq!(first.next("e1").known(1), 9);
+        assert_eq!(first.next("e2").known(1), 0);
+    }
+
+    #[test]
+    fn why_a_partition_is_lost_is_said() {
+        let era = Era::unset(2).next("e1");
+        era.raise_known(0, 9);
+        assert!(era.is_right(0, "e1", 9) && era.lost().is_empty());
+        for (epoch, seq, why) in
+            [("", 0, "is empty"), ("e2", 20, "epoch e2"), ("e1", 8, "ends at 8")]
+        {
+            assert!(!era.is_right(0, epoch, seq));
+            assert!(era.lost()[&0].contains(why), "{:?}", era.lost());
+        }
+        assert!(era.is_lost(0) && !era.is_lost(1));
+    }
+}

@@ -1,0 +1,126 @@
+-- The pool as a whole: opened, restocked, closed, cleared, looked at. Its first bucket speaks for it.
+
+local function view(kind)
+    if not state then
+        return { REFUSED, 'no_such_pool' }
+    end
+    return { kind, state.version, state.total, state.available, state.held, state.ordered,
+        state.paid, state.claims, state.payments, state.opened_at, state.closed_at,
+        state.cleared, redis.call('HGET', POOL, 'terms') }
+end
+
+-- Only the first bucket speaks for the pool as a whole.
+local function change_pool(kind, units, request)
+    changed = true
+    if rules.bucket > 0 then
+        return
+    end
+    state.version = state.version + 1
+    local change = { state.version, kind, units, request, state.total, state.closed_at, now }
+    redis.call('RPUSH', HISTORY, pack(change))
+    local terms = redis.call('HGET', POOL, 'terms')
+    events[#events + 1] = pack({ EVENT_POOL, state.version, kind, units, request, state.total,
+        state.closed_at, now, terms })
+end
+
+-- terms, rules, portions, total, share
+function decide.open(c)
+    if state then
+        if redis.call('HGET', POOL, 'terms') == c[2] and state.cleared == 0 then
+            return view(REPLAYED)
+        end
+        return { REFUSED, 'pool_exists' }
+    end
+    rules = read_rules(c[3])
+    state = { version = 0, total = c[5], share = c[6], available = c[6], held = 0, ordered = 0,
+        paid = 0, claims = 0, payments = 0, opened_at = now, closed_at = -1, cleared = 0,
+        fresh = 0, arrived = 0 }
+    redis.call('HSET', POOL, 'terms', c[2], 'rules', c[3])
+    if rules.portions > 0 then
+        redis.call('SET', PORTIONS, c[4])
+    end
+    if rules.bucket == 0 then
+        redis.call('ZADD', POOLS, now, pool_id)
+    end
+    change_pool(OPENED, 0, '')
+    return view(DONE)
+end
+
+-- units, request
+function decide.restock(c)
+    if not state then
+        return { REFUSED, 'no_such_pool' }
+    end
+    local units, request = c[2], c[3]
+    local before = redis.call('HGET', RESTOCKS, request)
+    if before then
+        return tonumber(before) == units and view(REPLAYED) or { REFUSED, 'request_conflict' }
+    elseif is_closed() then
+        return { REFUSED, 'closed' }
+    elseif rules.portions > 0 or state.total + units > MAX_UNITS
+        or state.version >= MAX_CHANGES then
+        return { REFUSED, 'cannot_restock' }
+    end
+    state.total = state.total + units
+    state.share = state.share + units
+    state.available = state.available + units
+    state.arrived = state.arrived + 1
+    redis.call('HSET', RESTOCKS, request, units)
+    change_pool(RESTOCKED, units, request)
+    return view(DONE)
+end
+
+function decide.close()
+    if not state then
+        return { REFUSED, 'no_such_pool' }
+    elseif state.closed_at >= 0 or state.cleared == 1 then
+        return view(REPLAYED)
+    end
+    state.closed_at = now
+    change_pool(CLOSED, 0, '')
+    return view(DONE)
+end
+
+-- Whether this part of the pool is over. Once it is, it stays so.
+function decide.may_clear()
+    if not state then
+        return { REFUSED, 'no_such_pool' }
+    elseif state.cleared == 1 or (is_closed() and state.held + state.ordered == 0) then
+        return { DONE }
+    end
+    return { REFUSED, 'pool_in_use' }
+end
+
+function decide.clear()
+    if not state then
+        return { REFUSED, 'no_such_pool' }
+    elseif state.cleared == 1 then
+        return view(REPLAYED)
+    elseif not is_closed() or state.held + state.ordered > 0 then
+        return { REFUSED, 'pool_in_use' }
+    end
+    -- Refunds stay, so that none is owed twice.
+    redis.call('UNLINK', CLAIMS, BUYERS, REQUESTS, DUE, PORTIONS, RETURNED, PAYMENTS, MOVES)
+    claims, dirty_claims, buyers, dirty_buyers = {}, {}, {}, {}
+    requests, dirty_requests, payments, dirty_payments = {}, {}, {}, {}
+    added_due, removed_due = {}, {}
+    local owed = redis.call('LRANGE', REFUNDS, 0, -1)
+    for _, packed in ipairs(owed) do
+        local r = unpack_value(packed)
+        redis.call('HSET', PAYMENTS, r[3], pack({ r[2], FATE_REFUND, r[4], r[5], r[6], r[7] }))
+    end
+    state.payments = #owed
+    state.available, state.held, state.ordered, state.paid, state.claims = 0, 0, 0, 0, 0
+    state.share, state.fresh, state.cleared = 0, 0, 1
+    change_pool(CLEARED, 0, '')
+    return view(DONE)
+end
+
+function decide.look()
+    return view(DONE)
+end
+
+-- Nothing but a look at the clock.
+function decide.tick()
+    return { DONE }
+end

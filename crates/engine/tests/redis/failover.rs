@@ -1,0 +1,98 @@
+//! A master of a cluster dies and its replica takes over: either nothing is missing, or it is said.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use qiang_core::PoolId;
+use qiang_engine::Error;
+use qiang_engine::redis::Engine;
+use qiang_testkit::servers::cluster::{Options, Replicas};
+use qiang_testkit::servers::redis::{self, Durability};
+use qiang_testkit::servers::{Cluster, cluster, or_skip};
+
+use crate::fixture::{claims, granted, node, open, orders, pool, prefix, view, wish};
+use crate::kills::{audit, load};
+
+/// The slot of a pool's only partition.
+fn slot_of(cluster: &Cluster, engine: &Engine, id: PoolId) -> u16 {
+    let partition = engine.partitions_of(id, 1)[0];
+    cluster.slot(&format!("p{partition}")).expect("it answers")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p16_a_failover_loses_nothing_or_says_so() {
+    let node_options = redis::Options { durability: Durability::Always, ..Default::default() };
+    let options = Options { node: node_options, replicas: Replicas::One, ..Default::default() };
+    let Some(cluster) = or_skip(Cluster::start(&options)) else { return };
+    let cluster = Arc::new(cluster);
+    let (url, prefix) = (cluster.url(), prefix());
+    let nodes = [node(&url, &prefix).await, node(&url, &prefix).await];
+    let master = |id| cluster.master_of(slot_of(&cluster, &nodes[0], id)).expect("it answers");
+    // Two pools that lie on different masters.
+    let one = pool(1);
+    let other = (2..).map(pool).find(|id| master(*id) != master(one)).expect("ids never end");
+    for id in [one, other] {
+        open(&nodes[0], id, orders(100_000)).await;
+    }
+    dies_under_load(&cluster, &nodes, one).await;
+    dies_ahead_of_its_replica(&cluster, &nodes[1], other).await;
+}
+
+/// Replication is not waited for, so a claim may be acknowledged and gone; never unnoticed.
+async fn dies_under_load(cluster: &Arc<Cluster>, nodes: &[Engine; 2], id: PoolId) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let tasks = load(nodes, &[id], &stop).await;
+    while view(&nodes[0], id).await.claims < 200 {}
+    let slot = slot_of(cluster, &nodes[0], id);
+    let promoted = tokio::task::spawn_blocking({
+        let cluster = Arc::clone(cluster);
+        move || {
+            let old = cluster.master_of(slot)?;
+            cluster.nodes()[old].kill()?;
+            cluster.wait_for_promotion(slot, old)
+        }
+    });
+    promoted.await.expect("no panic").expect("the replica takes over");
+    // Either it sells on, or it says that it does not.
+    let before = nodes[0].pool(id).await.map(|view| view.expect("it is open").claims);
+    if let Ok(before) = before {
+        while nodes[0].lost().is_empty() && view(&nodes[0], id).await.claims == before {}
+    }
+    stop.store(true, Ordering::SeqCst);
+    let mut told = BTreeMap::new();
+    for task in tasks {
+        told.extend(task.await.expect("no panic"));
+    }
+    if nodes.iter().any(|node| !node.lost().is_empty()) {
+        return;
+    }
+    let stored = claims(&nodes[0], id).await;
+    assert!(told.len() <= stored.len(), "{} told, {} stored", told.len(), stored.len());
+    audit(&nodes[0], &[id], &told).await;
+}
+
+/// What only the master had is gone with it, and that is noticed.
+async fn dies_ahead_of_its_replica(cluster: &Arc<Cluster>, engine: &Engine, id: PoolId) {
+    granted(engine, wish(id, "ann")).await;
+    let slot = slot_of(cluster, engine, id);
+    let master = cluster.master_of(slot).expect("it answers");
+    let replica = (master + cluster::MASTERS) % (2 * cluster::MASTERS);
+    cluster.wait_for_replication(master).expect("it has everything");
+    cluster.nodes()[replica].kill().expect("it dies");
+    for user in 0..5 {
+        granted(engine, wish(id, &format!("gone{user}"))).await;
+    }
+    cluster.nodes()[master].kill().expect("it dies");
+    let promoted = tokio::task::spawn_blocking({
+        let cluster = Arc::clone(cluster);
+        move || {
+            cluster.nodes()[replica].restart()?;
+            cluster.wait_for_promotion(slot, master)
+        }
+    });
+    promoted.await.expect("no panic").expect("the replica takes over");
+    assert_eq!(engine.claim(wish(id, "late")).await, Err(Error::Unavailable));
+    let partition = engine.partitions_of(id, 1)[0];
+    assert!(engine.lost()[&partition].contains("gone back"), "{:?}", engine.lost());
+}

@@ -1,0 +1,166 @@
+//! A payment counts once, whichever pools and nodes hear of it, and late money finds stock wherever
+//! it is.
+
+use std::sync::Arc;
+
+use qiang_core::{Flow, Outcome, PoolId, RefundReason, Refusal, ReleaseReason, Settlement};
+use qiang_engine::Error;
+use qiang_testkit::contract::{Subject as _, money, sale};
+use qiang_testkit::servers::shared;
+
+use crate::fixture::{fresh, granted, node, open, orders, pool, prefix, view, wish};
+use crate::servers::{command, forget};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_payment_told_to_many_pools_at_once_counts_in_one() {
+    const POOLS: u64 = 3;
+    let Some(url) = shared::redis() else { return };
+    let prefix = prefix();
+    let nodes = [node(&url, &prefix).await, node(&url, &prefix).await];
+    let mut orders_of = Vec::new();
+    for id in (1..=POOLS).map(pool) {
+        let mut terms = orders(60);
+        terms.buckets = if id.get() == 2 { 3 } else { 1 };
+        open(&nodes[0], id, terms).await;
+        let mut claims = Vec::new();
+        for user in 0..30 {
+            claims.push(granted(&nodes[0], wish(id, &format!("u{user}"))).await.id);
+        }
+        orders_of.push(claims);
+    }
+    for payment in 0..30 {
+        let told = (0..6).map(|teller: usize| {
+            let engine = nodes[teller % 2].clone();
+            let pay = money(orders_of[teller % 3][payment], &format!("p{payment}"));
+            tokio::spawn(async move { engine.pay(pay).await })
+        });
+        let (mut done, mut replayed) = (Vec::new(), Vec::new());
+        for answer in told.collect::<Vec<_>>() {
+            match answer.await.expect("no panic").expect("nothing fails here") {
+                Outcome::Done(Settlement::Paid(claim)) => done.push(claim.id),
+                Outcome::Replayed(Settlement::Paid(claim)) => replayed.push(claim.id),
+                Outcome::Refused(Refusal::PaymentConflict) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(done.len(), 1, "payment {payment}");
+        assert_eq!(replayed, done, "payment {payment}");
+    }
+    let mut paid = 0;
+    for id in (1..=POOLS).map(pool) {
+        paid += view(&nodes[0], id).await.tally.paid;
+    }
+    assert_eq!(paid, 30);
+}
+
+/// Two orders of one bucket, and a user for whom that bucket has nothing left.
+#[tokio::test]
+async fn late_money_is_not_owed_back_while_another_bucket_has_stock() {
+    let Some(url) = shared::redis() else { return };
+    let subject = fresh(&url).await;
+    let (engine, id) = (&subject.engine, pool(1));
+    let mut terms = sale(8, Flow::Order { pay_ms: 100 });
+    terms.buckets = 4;
+    open(engine, id, terms).await;
+    let mut late = Vec::new();
+    for user in 0..8 {
+        late.push(granted(engine, wish(id, &format!("u{user}"))).await);
+    }
+    subject.set_time(qiang_core::Timestamp::from_millis(100)).await.expect("it can be set");
+    // All units are in the buckets they were claimed from; the first six who come take them.
+    for user in 0..6 {
+        granted(engine, wish(id, &format!("quick{user}"))).await;
+    }
+    let mut settled = Vec::new();
+    for claim in &late {
+        let told = engine.pay(money(claim.id, &format!("p{}", claim.id))).await;
+        match told.expect("nothing fails here") {
+            Outcome::Done(Settlement::Regranted(anew)) => {
+                assert_eq!((anew.replaces, &anew.user), (Some(claim.id.number), &claim.user));
+                settled.push(true);
+            }
+            Outcome::Done(Settlement::RefundDue(due)) => {
+                assert_eq!(due.reason, RefundReason::Late);
+                settled.push(false);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(settled, [true, true, false, false, false, false, false, false]);
+    assert_eq!(view(engine, id).await.available, 0);
+}
+
+#[tokio::test]
+async fn reservations_that_have_gone_back_are_noticed() {
+    let Some(url) = shared::redis() else { return };
+    let prefix = prefix();
+    let engine = node(&url, &prefix).await;
+    let ids: [PoolId; 2] = [pool(1), pool(2)];
+    let mut claims = Vec::new();
+    for id in ids {
+        open(&engine, id, orders(3)).await;
+        claims.push(granted(&engine, wish(id, "ann")).await);
+    }
+    let pay = money(claims[0].id, "P");
+    assert!(matches!(engine.pay(pay.clone()).await, Ok(Outcome::Done(_))));
+    let record = engine.salvage(ids[0]).await.expect("it can be read").expect("it is there");
+    forget(&url, &format!("{prefix}:*:payers"));
+    let reserved = |partition| {
+        let meta = format!("{prefix}:{{p{partition}}}:meta");
+        command(&url, &["HGET", &meta, "reserved"]).starts_with('$')
+            && command(&url, &["HDEL", &meta, "reserved"]) == ":1\r\n"
+    };
+    let partition = (0..engine.partitions()).find(|partition| reserved(*partition));
+    let partition = partition.expect("somewhere it is counted");
+    // Told for another order, it would count twice.
+    let elsewhere = money(claims[1].id, "P");
+    assert_eq!(engine.pay(elsewhere.clone()).await, Err(Error::Unavailable));
+    assert!(engine.lost()[&partition].contains("payments"), "{:?}", engine.lost());
+    engine.restore_payers(&record).await.expect("it can be put back");
+    for (partition, seq) in (0..).zip(engine.positions().await.expect("they can be read")) {
+        engine.resume(partition, "e2", seq).await.expect("it can be resumed");
+    }
+    engine.set_epoch("e2");
+    assert_eq!(engine.pay(elsewhere).await, Ok(Outcome::Refused(Refusal::PaymentConflict)));
+    assert!(matches!(engine.pay(pay).await, Ok(Outcome::Replayed(_))));
+}
+
+/// Two nodes take from one pool while late money looks for stock: what is brought may be snatched.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn late_money_competes_with_a_crowd() {
+    let Some(url) = shared::redis() else { return };
+    let prefix = prefix();
+    let (engine, other) = (node(&url, &prefix).await, node(&url, &prefix).await);
+    let id = pool(1);
+    let mut terms = orders(30);
+    terms.buckets = 6;
+    open(&engine, id, terms).await;
+    let mut late = Vec::new();
+    for user in 0..10 {
+        let claim = granted(&engine, wish(id, &format!("u{user}"))).await;
+        engine.release(claim.id, None, ReleaseReason::Cancelled).await.expect("it answers");
+        late.push(claim.id);
+    }
+    let crowd = (0..25).map(|user| {
+        let (other, wish) = (other.clone(), wish(id, &format!("crowd{user}")));
+        tokio::spawn(async move { matches!(other.claim(wish).await, Ok(Outcome::Done(_))) })
+    });
+    let crowd: Vec<_> = crowd.collect();
+    let engine = Arc::new(engine);
+    let paid = late.into_iter().map(|order| {
+        let engine = Arc::clone(&engine);
+        tokio::spawn(async move {
+            match engine.pay(money(order, &format!("p{order}"))).await {
+                Ok(Outcome::Done(Settlement::Regranted(_))) => true,
+                Ok(Outcome::Done(Settlement::RefundDue(_))) => false,
+                other => panic!("{other:?}"),
+            }
+        })
+    });
+    let mut sold = 0;
+    for task in paid.collect::<Vec<_>>().into_iter().chain(crowd) {
+        sold += u32::from(task.await.expect("no panic"));
+    }
+    assert_eq!(sold, 30, "35 want one of 30");
+    assert_eq!(view(&engine, id).await.available, 0);
+}

@@ -1,0 +1,56 @@
+//! With `wait=1` nothing is said before a replica has it.
+
+use std::time::Duration;
+
+use qiang_core::Outcome;
+use qiang_engine::Error;
+use qiang_testkit::contract;
+use qiang_testkit::servers::redis::{Durability, Options};
+use qiang_testkit::servers::{Redis, or_skip};
+
+use crate::fixture::{granted, node, open, orders, pool, prefix, view, wish};
+use crate::servers::own;
+
+/// A server and its replica, which has everything.
+async fn pair() -> Option<(Redis, Redis)> {
+    let master = or_skip(Redis::start(&Options::default().with("repl-diskless-sync-delay", "0")))?;
+    let replica = own(Durability::None)?;
+    let port = master.port().to_string();
+    replica.command(&["REPLICAOF", "127.0.0.1", &port]).expect("it answers");
+    let linked = async {
+        loop {
+            let said = replica.command(&["INFO", "replication"]).expect("it answers").text();
+            if said.contains("master_link_status:up") {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), linked).await.expect("it is linked");
+    Some((master, replica))
+}
+
+#[tokio::test]
+async fn nothing_is_said_before_a_replica_has_it() {
+    let Some((master, replica)) = pair().await else { return };
+    let (url, prefix) = (format!("{}?wait=1&wait_ms=200", master.url()), prefix());
+    let (one, other) = (node(&url, &prefix).await, node(&url, &prefix).await);
+    let id = pool(1);
+    open(&one, id, orders(5)).await;
+    let ann = granted(&one, wish(id, "ann")).await;
+    let paid = one.pay(contract::money(ann.id, "P")).await;
+    assert!(matches!(paid, Ok(Outcome::Done(_))), "{paid:?}");
+    view(&other, id).await;
+    replica.pause().expect("it stops");
+    let bob = || contract::wish(id, "bob", Some("r"));
+    assert_eq!(one.claim(bob()).await, Err(Error::OutcomeUnknown));
+    // It was granted, but whoever says so rests on what only one server has. That goes for another
+    // node, which changes nothing itself, and for looking.
+    let (again, seen) = tokio::join!(other.claim(bob()), other.pool(id));
+    assert_eq!(again, Err(Error::OutcomeUnknown));
+    assert_eq!(seen, Err(Error::OutcomeUnknown));
+    replica.resume().expect("it goes on");
+    let again = other.claim(bob()).await;
+    assert!(matches!(again, Ok(Outcome::Replayed(_))), "{again:?}");
+    assert_eq!(view(&one, id).await.claims, 2);
+}
