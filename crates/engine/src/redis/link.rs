@@ -186,7 +186,9 @@ impl Link {
         asking: bool,
     ) -> Result<Vec<Value>, Failure> {
         let seat = self.seat(node);
-        let (number, mut connection) = self.connected(node, &seat).await?;
+        let connected = self.connected(node, &seat).await;
+        // Whoever cannot be reached may have been replaced.
+        let (number, mut connection) = connected.inspect_err(|_| self.forget_owners())?;
         let sent = if asking {
             // It holds for the next command only.
             let mut with_asking = Pipeline::with_capacity(pipe.len() * 2);
