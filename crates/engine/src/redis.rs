@@ -33,6 +33,7 @@ use qiang_core::{
 };
 use redis::{Cmd, Pipeline, Script, Value, cmd};
 
+pub use self::buckets::is_in_its_bucket;
 pub use self::link::Failure;
 pub use self::pack::Unpackable;
 pub use self::restore::{PartitionState, PoolRecord, RestoreError};

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use qiang_core::{ClaimRequest, Identity, LimitBy, Outcome, PoolId, Refusal, Terms};
+use qiang_core::{Claim, ClaimRequest, Identity, LimitBy, Outcome, PoolId, Refusal, Terms, UserId};
 
 use super::Shared;
 use super::cell::{Cell, CellId, Found, Search};
@@ -22,11 +22,23 @@ const MAX_SEARCHES: usize = 16;
 /// Looks at all buckets until two agree.
 const MAX_LOOKS: usize = 64;
 
+/// Whether a claim has a number of the bucket in which its buyer's quota is counted, as every claim
+/// has that was granted here.
+#[must_use]
+pub fn is_in_its_bucket(claim: &Claim, terms: &Terms) -> bool {
+    let bucket = CellId::of_claim(claim.id.pool, claim.id.number, terms.buckets).bucket;
+    bucket == bucket_named(&claim.user, claim.identity.as_ref(), terms)
+}
+
 /// The bucket of a buyer.
 pub(super) fn bucket_of(wish: &ClaimRequest, terms: &Terms) -> u16 {
-    let name = match (terms.limit_by, &wish.identity) {
-        (LimitBy::Identity, Some(identity)) => Identity::as_str(identity),
-        (LimitBy::Identity | LimitBy::User, _) => wish.user.as_str(),
+    bucket_named(&wish.user, wish.identity.as_ref(), terms)
+}
+
+fn bucket_named(user: &UserId, identity: Option<&Identity>, terms: &Terms) -> u16 {
+    let name = match (terms.limit_by, identity) {
+        (LimitBy::Identity, Some(identity)) => identity.as_str(),
+        (LimitBy::Identity | LimitBy::User, _) => user.as_str(),
     };
     // FNV-1a: the same on every node and in every version, because it decides where a quota is.
     let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
