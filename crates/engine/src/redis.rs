@@ -56,9 +56,17 @@ static RULES: Code = Code::new(concat!(
     include_str!("redis/rules/buckets.lua"),
     include_str!("redis/rules/write.lua"),
 ));
+/// Of those the ones that a call of nothing but claims needs. What a server does to set up the rest
+/// takes it as long as a dozen claims.
+static CLAIM_RULES: Code = Code::new(concat!(
+    include_str!("redis/rules/call.lua"),
+    include_str!("redis/rules/state.lua"),
+    include_str!("redis/rules/claims.lua"),
+    include_str!("redis/rules/write.lua"),
+));
 static REGISTRY: Code = Code::new(include_str!("redis/registry.lua"));
 static TRIM: Code = Code::new(include_str!("redis/trim.lua"));
-static SCRIPTS: [&Code; 3] = [&RULES, &REGISTRY, &TRIM];
+static SCRIPTS: [&Code; 4] = [&RULES, &CLAIM_RULES, &REGISTRY, &TRIM];
 
 /// A script, called by its hash.
 struct Code {
@@ -242,12 +250,12 @@ impl Engine {
         let said = match self.shared.terms(pool).await? {
             None => return Ok(Outcome::Refused(Refusal::NoSuchPool)),
             Some(terms) if terms.buckets > 1 => self.shared.claim_from_bucket(wish, &terms).await?,
-            Some(_) => {
+            Some(terms) => {
                 let cell = self.shared.cell(CellId::head(pool));
                 if cell.memory().answers(&wish, self.shared.memory_time()) {
                     return Ok(Outcome::Refused(Refusal::SoldOut));
                 }
-                self.shared.ask(&cell, Ask::Claim(wish)).await?
+                self.shared.ask(&cell, Ask::Claim { wish, by: terms.limit_by }).await?
             }
         };
         Ok(about_claim(said))
@@ -467,6 +475,7 @@ impl Engine {
     /// The view of a pool from that of its first bucket: units in all of them. Units on their way
     /// from one bucket to another are nobody's, and so they are counted as available.
     async fn whole(&self, mut view: PoolView) -> Result<PoolView, Error> {
+        self.shared.remember_terms(view.id, &view.terms);
         for bucket in 1..view.terms.buckets {
             let cell = self.shared.cell(CellId { pool: view.id, bucket });
             if let Outcome::Done(part) = self.shared.ask_pool(&cell, Ask::Look).await? {
@@ -511,12 +520,16 @@ impl Shared {
         let read = self.read(cell.partition, cmd("HGET").arg(key).arg("terms")).await?;
         let Value::BulkString(bytes) = read else { return Ok(None) };
         let terms = wire::decode_terms(&bytes).map_err(nonsense)?;
+        self.remember_terms(pool, &terms);
+        Ok(Some(terms))
+    }
+
+    fn remember_terms(&self, pool: PoolId, terms: &Arc<Terms>) {
         let mut all = self.terms.write().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MAX_CELLS {
             all.clear();
         }
-        all.insert(pool, Arc::clone(&terms));
-        Ok(Some(terms))
+        all.insert(pool, Arc::clone(terms));
     }
 
     async fn ask_pool(

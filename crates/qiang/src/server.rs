@@ -36,9 +36,6 @@ pub enum Error {
     /// The engine on a database cannot be opened.
     #[error(transparent)]
     Sql(#[from] sql::OpenError),
-    /// The database of that engine cannot be opened.
-    #[error(transparent)]
-    Database(#[from] qiang_sql::Error),
     /// This process has no number.
     #[error(transparent)]
     Node(#[from] nodes::Error),
@@ -129,6 +126,10 @@ impl Server {
         let app = App::new(config, &secrets, clock, engine, store, projection, node).await?;
         let app = Arc::new(app);
         let mut working = vec![projecting];
+        if app.engine.is_shared() {
+            let follow = Arc::clone(&app).follow_current_sale(stop_working.clone());
+            working.push(tokio::spawn(follow));
+        }
         if let Engine::Redis(engine) = &app.engine {
             let watch = epochs::watch(engine.clone(), app.store.clone(), stop_working.clone());
             working.push(tokio::spawn(watch));
@@ -281,9 +282,13 @@ async fn open_shared(
             Ok(Engine::Redis(engine))
         }
         EngineUrl::Sql => {
-            let database = qiang_sql::Database::open(&config.database.url.url()).await?;
-            let options = sql::Options { queue: config.engine.queue, ..sql::Options::default() };
-            Ok(Engine::Sql(sql::Engine::open(database, options, clock).await?))
+            let mut options = sql::Options { queue: config.engine.queue, ..Default::default() };
+            if let DatabaseUrl::Sqlite { .. } = config.database.url {
+                // One writer at a time, whatever the partitions.
+                options.partitions = 1;
+            }
+            let url = config.database.url.url();
+            Ok(Engine::Sql(sql::Engine::open_url(&url, options, clock).await?))
         }
     }
 }

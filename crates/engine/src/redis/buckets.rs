@@ -49,7 +49,8 @@ impl Shared {
                 return Ok(Said::Claim(Outcome::Refused(Refusal::SoldOut)));
             }
             let seen = cell.searches.load(Ordering::Acquire);
-            let said = self.ask(&cell, Ask::Claim(wish.clone())).await?;
+            let said =
+                self.ask(&cell, Ask::Claim { wish: wish.clone(), by: terms.limit_by }).await?;
             if !said.is_sold_out() {
                 return Ok(said);
             }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use qiang_core::PoolId;
 use qiang_engine::Error;
 use qiang_engine::redis::Engine;
-use qiang_testkit::servers::cluster::{Options, Replicas};
+use qiang_testkit::servers::cluster::{Options, PROMOTION_LIMIT, Replicas};
 use qiang_testkit::servers::redis::{self, Durability};
 use qiang_testkit::servers::{Cluster, cluster, or_skip};
 
@@ -55,10 +55,15 @@ async fn dies_under_load(cluster: &Arc<Cluster>, nodes: &[Engine; 2], id: PoolId
     });
     promoted.await.expect("no panic").expect("the replica takes over");
     // Either it sells on, or it says that it does not.
-    let before = nodes[0].pool(id).await.map(|view| view.expect("it is open").claims);
-    if let Ok(before) = before {
-        while nodes[0].lost().is_empty() && view(&nodes[0], id).await.claims == before {}
-    }
+    let goes_on = async {
+        for turn in 0.. {
+            let claim = nodes[0].claim(wish(id, &format!("after{turn}"))).await;
+            if claim.is_ok() || !nodes[0].lost().is_empty() {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(PROMOTION_LIMIT, goes_on).await.expect("the new master is found");
     stop.store(true, Ordering::SeqCst);
     let mut told = BTreeMap::new();
     for task in tasks {
