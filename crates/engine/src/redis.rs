@@ -583,6 +583,7 @@ impl Shared {
         if era.is_lost(partition) {
             return Err(Error::Unavailable);
         }
+        let known = era.known(partition);
         let meta = PartitionKeys::new(&self.link.place().prefix, partition).meta;
         let mut pipe = Pipeline::with_capacity(2);
         pipe.cmd("HMGET").arg(meta).arg("epoch").arg("seq");
@@ -595,7 +596,8 @@ impl Shared {
             return Err(Error::Unavailable);
         };
         let (epoch, seq) = stand(meta);
-        if era.is_right(partition, &epoch, seq) { Ok(answer) } else { Err(Error::Unavailable) }
+        let right = era.is_right(partition, &epoch, seq, known);
+        if right { Ok(answer) } else { Err(Error::Unavailable) }
     }
 
     /// Asks what may be asked twice, until it is answered, for as long as [`lanes::RETRY_FOR`].
