@@ -408,6 +408,12 @@ impl Engine {
         self.shared.era().raise_known(partition, position);
     }
 
+    /// A position that the log of a partition has been seen to reach.
+    #[must_use]
+    pub fn known(&self, partition: u16) -> u64 {
+        self.shared.era().known(partition)
+    }
+
     /// Partitions in which nothing is decided, because their state in Redis is not the one that
     /// was there, and what is wrong with them.
     #[must_use]
