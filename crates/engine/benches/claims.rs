@@ -14,7 +14,8 @@ use anyhow::{Context as _, Result};
 use qiang_core::{
     Cents, ClaimRequest, Flow, LimitBy, Outcome, PoolId, Reclaim, Supply, Terms, Timestamp, UserId,
 };
-use qiang_engine::{Engine, Options, Stopwatch, SystemClock, WriterOptions};
+use qiang_engine::embedded::{Engine, Options};
+use qiang_engine::{Stopwatch, SystemClock, WriterOptions};
 
 const IN_FLIGHT: [usize; 2] = [512, 4_096];
 

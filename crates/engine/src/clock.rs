@@ -10,11 +10,21 @@ use qiang_core::Timestamp;
 pub trait Clock: std::fmt::Debug + Send + Sync + 'static {
     /// The time now.
     fn now(&self) -> Timestamp;
+
+    /// Whether it is the clock of a machine, of which others have one too, and not one that only
+    /// whoever holds it can see and move.
+    fn is_of_machine(&self) -> bool {
+        false
+    }
 }
 
 impl<C: Clock + ?Sized> Clock for Arc<C> {
     fn now(&self) -> Timestamp {
         C::now(self)
+    }
+
+    fn is_of_machine(&self) -> bool {
+        C::is_of_machine(self)
     }
 }
 
@@ -27,6 +37,10 @@ impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         Timestamp::from_millis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    fn is_of_machine(&self) -> bool {
+        true
     }
 }
 

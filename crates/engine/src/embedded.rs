@@ -23,13 +23,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use qiang_core::{
-    Book, Claim, ClaimId, ClaimRequest, Command, Outcome, PayRequest, PoolId, PoolState, PoolView,
-    Refund, ReleaseReason, Reply, RequestId, Settlement, Terms, UserId,
+    Book, Claim, ClaimId, ClaimRequest, Command, Event, Outcome, PayRequest, PoolId, PoolState,
+    PoolView, Refund, ReleaseReason, Reply, RequestId, Settlement, Terms, UserId,
 };
 use tokio::sync::watch;
 
+use self::codec::Encoder;
 use self::counter::Counter;
 use self::desk::Position;
+use self::journal::{Batch, Journal as _, Write};
 use crate::{
     Clock, Error, JournalError, LogReader, OpenError, Poisoned, SqliteJournal, Stats, Writer,
     WriterOptions,
@@ -308,6 +310,27 @@ impl Engine {
     async fn look<T>(&self, look: impl FnOnce(&Book, Position) -> T) -> Result<T, Error> {
         self.shared.counter.look(look).await
     }
+}
+
+/// Puts events of another engine into an empty journal.
+pub fn import(folder: &Path, events: &[Event]) -> Result<(), OpenError> {
+    const BATCH: usize = 4_096;
+    let _lock = FolderLock::take(folder)?;
+    let mut journal = SqliteJournal::open(folder)?;
+    let end = journal.recover(&mut |_| {})?;
+    if end.seq > 0 {
+        return Err(OpenError::NotEmpty { path: folder.into() });
+    }
+    let mut last_seq = 0;
+    for events in events.chunks(BATCH) {
+        let mut encoder = Encoder::default();
+        events.iter().for_each(|event| encoder.push(event));
+        let first_seq = last_seq + 1;
+        last_seq += encoder.count();
+        let batch = Some(Batch { first_seq, last_seq, events: encoder.bytes() });
+        journal.append(&Write { batch, ..Write::default() })?;
+    }
+    Ok(())
 }
 
 /// The right to work on a data folder; one process has it at a time, and it ends with the process

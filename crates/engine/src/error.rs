@@ -101,6 +101,9 @@ pub enum LogError {
     /// The journal of the embedded engine.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// The thread that read is gone.
+    #[error("reading the log was cut off")]
+    Cut,
     /// The server does not answer.
     #[error("the log could not be reached")]
     Redis(#[source] Box<crate::redis::Failure>),
@@ -140,6 +143,12 @@ pub enum OpenError {
     /// The journal cannot be read.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// Sales are to be put into a journal that has some.
+    #[error("the journal in {path} is not empty: choose another folder with --data")]
+    NotEmpty {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The committer could not be started.
     #[error("the committer's thread could not be started")]
     Thread(#[source] std::io::Error),

@@ -6,12 +6,14 @@
 //! whether it may have happened; a broken invariant is a panic, from which the log recovers.
 
 mod clock;
-mod embedded;
+pub mod embedded;
+mod engine;
 mod error;
 pub mod redis;
 pub mod sql;
 
 pub use clock::{Clock, ManualClock, Stopwatch, SystemClock};
+pub use embedded::FolderLock;
 pub use embedded::codec::{DecodeError, Decoder, Encoder};
 pub use embedded::desk::{Answer, Position, WriterOptions};
 pub use embedded::journal::{Batch, Journal, Part, Recovered, Write};
@@ -19,5 +21,5 @@ pub use embedded::log::{LogReader, offline_log};
 pub use embedded::sqlite::SqliteJournal;
 pub use embedded::stats::{Histogram, Stats};
 pub use embedded::writer::{Job, Look, Poisoned, Writer};
-pub use embedded::{Engine, FolderLock, Options};
+pub use engine::{Engine, Log};
 pub use error::{Error, JournalError, LogError, OpenError, chain};

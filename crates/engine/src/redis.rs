@@ -469,6 +469,7 @@ impl Engine {
     /// The view of a pool from that of its first bucket: units in all of them. Units on their way
     /// from one bucket to another are nobody's, and so they are counted as available.
     async fn whole(&self, mut view: PoolView) -> Result<PoolView, Error> {
+        self.shared.remember_terms(view.id, &view.terms);
         for bucket in 1..view.terms.buckets {
             let cell = self.shared.cell(CellId { pool: view.id, bucket });
             if let Outcome::Done(part) = self.shared.ask_pool(&cell, Ask::Look).await? {
@@ -513,12 +514,16 @@ impl Shared {
         let read = self.read(cell.partition, cmd("HGET").arg(key).arg("terms")).await?;
         let Value::BulkString(bytes) = read else { return Ok(None) };
         let terms = wire::decode_terms(&bytes).map_err(nonsense)?;
+        self.remember_terms(pool, &terms);
+        Ok(Some(terms))
+    }
+
+    fn remember_terms(&self, pool: PoolId, terms: &Arc<Terms>) {
         let mut all = self.terms.write().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MAX_CELLS {
             all.clear();
         }
-        all.insert(pool, Arc::clone(&terms));
-        Ok(Some(terms))
+        all.insert(pool, Arc::clone(terms));
     }
 
     async fn ask_pool(
@@ -572,6 +577,7 @@ impl Shared {
         if era.is_lost(partition) {
             return Err(Error::Unavailable);
         }
+        let known = era.known(partition);
         let meta = PartitionKeys::new(&self.link.place().prefix, partition).meta;
         let mut pipe = Pipeline::with_capacity(2);
         pipe.cmd("HMGET").arg(meta).arg("epoch").arg("seq");
@@ -584,7 +590,8 @@ impl Shared {
             return Err(Error::Unavailable);
         };
         let (epoch, seq) = stand(meta);
-        if era.is_right(partition, &epoch, seq) { Ok(answer) } else { Err(Error::Unavailable) }
+        let right = era.is_right(partition, known, &epoch, seq);
+        if right { Ok(answer) } else { Err(Error::Unavailable) }
     }
 
     /// Asks what may be asked twice, until it is answered, for as long as [`lanes::RETRY_FOR`].

@@ -111,6 +111,15 @@ struct Shared {
 }
 
 impl Engine {
+    /// Opens the database behind a URL, as [`Engine::open`] wants it.
+    pub async fn open_url(
+        url: &str,
+        options: Options,
+        clock: impl Clock,
+    ) -> Result<Self, OpenError> {
+        Self::open(Database::open(url).await?, options, clock).await
+    }
+
     /// Brings the tables into shape, releases what ran out meanwhile, and starts.
     pub async fn open(
         database: Database,

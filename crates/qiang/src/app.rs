@@ -1,21 +1,20 @@
 //! What every request handler works with: the engine, the records, the keys, the clock.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
-use qiang_core::{PoolId, RequestId, Snowflake, Timestamp};
+use qiang_core::{PoolId, RequestId, Timestamp};
 use qiang_engine::{Clock, Engine};
 use qiang_store::Store;
 
 use crate::config::Config;
 use crate::http::problem::{Code, Problem};
 use crate::metrics::Metrics;
+use crate::nodes::Node;
 use crate::projector::Projection;
 use crate::secrets::Secrets;
 use crate::{signature, token};
 
-/// One node has one number until nodes can lease them.
-const NODE: u16 = 0;
 /// Where the id of the current sale is kept.
 const CURRENT_SALE: &str = "current_sale";
 /// How long a reader waits for the records to catch up with what was just decided.
@@ -40,7 +39,8 @@ pub struct App {
     pub config: Config,
     /// What is counted.
     pub metrics: Metrics,
-    ids: Mutex<Snowflake>,
+    /// Who this process is among those that share the engine.
+    pub node: Arc<Node>,
     /// 0 is none.
     current_sale: AtomicU64,
 }
@@ -54,17 +54,18 @@ impl App {
         engine: Engine,
         store: Store,
         projection: Projection,
+        node: Arc<Node>,
     ) -> Result<Self, qiang_store::Error> {
         let current = store.setting(CURRENT_SALE).await?.and_then(|id| id.parse().ok());
         Ok(Self {
             tokens: token::Key::new(&secrets.jwt_key),
             callbacks: signature::Key::new(&secrets.callback_key),
             current_sale: AtomicU64::new(current.map_or(0, PoolId::get)),
-            ids: Mutex::new(Snowflake::new(NODE)),
             metrics: Metrics::default(),
             engine,
             store,
             projection,
+            node,
             clock,
             config,
         })
@@ -76,14 +77,17 @@ impl App {
     }
 
     /// An id nobody has had.
-    pub fn next_id(&self) -> PoolId {
-        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
-        PoolId::new(ids.next(self.now())).expect("a snowflake is positive and has 63 bits")
+    pub fn next_id(&self) -> Result<PoolId, Problem> {
+        let id = self.node.next_id(self.now()).ok_or_else(|| {
+            let detail = "this process has lost touch with the database and cannot make ids";
+            Problem::new(Code::Unavailable).detail(detail)
+        })?;
+        Ok(PoolId::new(id).expect("a snowflake is positive and has 63 bits"))
     }
 
     /// A request id for somebody who gave none.
-    pub fn next_request(&self) -> RequestId {
-        RequestId::new(&self.next_id().to_string()).expect("digits are an id")
+    pub fn next_request(&self) -> Result<RequestId, Problem> {
+        Ok(RequestId::new(&self.next_id()?.to_string()).expect("digits are an id"))
     }
 
     /// The sale that is the current one.
@@ -102,8 +106,8 @@ impl App {
     /// Waits until the records hold everything decided so far. A listing without what its reader
     /// has just done would be worse than none.
     pub async fn catch_up(&self) -> Result<(), Problem> {
-        let position = self.answer(self.engine.position()).await?;
-        let reached = tokio::time::timeout(CATCH_UP, self.projection.reached(position)).await;
+        let positions = self.answer(self.engine.positions()).await?;
+        let reached = tokio::time::timeout(CATCH_UP, self.projection.reached(&positions)).await;
         reached.map_err(|_| {
             let detail = "the records have not caught up with the sale yet; ask again in a moment";
             Problem::new(Code::Unavailable).detail(detail)

@@ -79,6 +79,9 @@ pub enum Error {
     /// The log cannot be read.
     #[error("the log could not be replayed")]
     Log(#[from] JournalError),
+    /// The records cannot be brought up to date.
+    #[error("the records could not be brought up to date")]
+    Recording(#[source] Box<crate::projector::Error>),
     /// The records stay behind.
     #[error("the records did not catch up within {} s", .0.as_secs())]
     Behind(Duration),
@@ -127,7 +130,8 @@ impl Which {
 pub enum Depth {
     /// The engine against the records.
     Records,
-    /// And against a replay of its log, which takes memory for a second copy of everything.
+    /// And against a replay of its log, which takes memory for a second copy of everything. Only
+    /// an embedded engine has a log that reaches back to the beginning.
     RecordsAndLog,
 }
 
@@ -172,10 +176,7 @@ pub async fn run(app: &App, depth: Depth, mending: Mending) -> Result<Report, Er
     let source = Source::Engine { engine: &app.engine, projection: &app.projection };
     let report = match depth {
         Depth::Records => compare(&app.store, &source, None, mending).await?,
-        Depth::RecordsAndLog => {
-            let folder = app.engine.folder().to_owned();
-            compare(&app.store, &source, Some(&folder), mending).await?
-        }
+        Depth::RecordsAndLog => compare(&app.store, &source, app.engine.folder(), mending).await?,
     };
     app.metrics.audits.fetch_add(1, Ordering::Relaxed);
     app.metrics.audit_differences.store(report.difference_count, Ordering::Relaxed);
@@ -219,9 +220,9 @@ pub async fn replay(folder: &std::path::Path) -> Result<(Book, u64), Error> {
 }
 
 /// Waits for the records, but not for ever.
-async fn caught_up(projection: &Projection, position: u64) -> Result<(), Error> {
+async fn caught_up(projection: &Projection, positions: &[u64]) -> Result<(), Error> {
     const PATIENCE: Duration = Duration::from_secs(60);
-    let reached = tokio::time::timeout(PATIENCE, projection.reached(position));
+    let reached = tokio::time::timeout(PATIENCE, projection.reached(positions));
     reached.await.map_err(|_| Error::Behind(PATIENCE))
 }
 

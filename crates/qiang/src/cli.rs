@@ -6,6 +6,8 @@
 mod audit;
 mod config_check;
 mod demo;
+mod export;
+mod import;
 mod migrate;
 mod output;
 mod serve;
@@ -59,6 +61,8 @@ enum Command {
     Tokens(tokens::Args),
     Audit(audit::Args),
     Migrate(migrate::Args),
+    Export(export::Args),
+    Import(import::Args),
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -113,6 +117,8 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Audit(args) => audit::run(args, &cli.global.config()?),
         Command::Migrate(args) => migrate::run(args, &cli.global.config()?),
+        Command::Export(args) => export::run(args, &cli.global.config()?),
+        Command::Import(args) => import::run(args, &cli.global.config()?),
         Command::Tokens(args) => tokens::run(args, &cli.global.config()?),
         Command::Config(ConfigCommand::Check(args)) => {
             config_check::run(args, &Config::load(cli.global.sources()?))

@@ -38,6 +38,8 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 pub struct Config {
     /// The folder everything of this installation lives in.
     pub data: PathBuf,
+    /// What this process does.
+    pub roles: Roles,
     /// The HTTP front door.
     pub http: Http,
     /// Where claims are decided.
@@ -58,6 +60,35 @@ pub struct Config {
     pub settings: Vec<Setting>,
     /// The file that was read, if one was.
     pub file: Option<PathBuf>,
+}
+
+/// What a process does. One alone does everything; many may share the work, if they share an
+/// engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Roles {
+    /// Answers HTTP.
+    pub api: bool,
+    /// Carries events into the records, releases what is overdue, audits.
+    pub worker: bool,
+}
+
+impl Roles {
+    fn read(text: &str) -> Result<Self, Wrong> {
+        let mut roles = Self { api: false, worker: false };
+        for role in text.split(',').map(str::trim) {
+            match role {
+                "api" => roles.api = true,
+                "worker" => roles.worker = true,
+                other => {
+                    return Err(Wrong::new(
+                        format!("has the role {other:?}, which is none"),
+                        "write api, worker, or api,worker",
+                    ));
+                }
+            }
+        }
+        Ok(roles)
+    }
 }
 
 /// `[http]`
@@ -218,6 +249,7 @@ impl Config {
 
     fn of_layers(mut layers: Layers, file: Option<PathBuf>) -> Result<Self, Error> {
         let data = layers.text("data", DEFAULT_DATA, folder);
+        let roles = layers.text("roles", "api,worker", Roles::read);
         let http = Http::take(&mut layers);
         let engine = Engine::take(&mut layers, &data);
         let database = Database { url: url::take_database(&mut layers, &data) };
@@ -226,10 +258,23 @@ impl Config {
         let payments = Payments::take(&mut layers, &http);
         let audit = Audit::take(&mut layers);
         let log = Log { filter: layers.text("log.filter", "info", filter) };
-        check_together(&http, &engine, &database, &mut layers);
+        check_together(&http, &engine, &database, roles, &mut layers);
         check_secrets_differ(&auth, &payments, &mut layers);
         let settings = layers.finish().map_err(Error::Invalid)?;
-        Ok(Self { data, http, engine, database, bus, auth, payments, audit, log, settings, file })
+        Ok(Self {
+            data,
+            roles,
+            http,
+            engine,
+            database,
+            bus,
+            auth,
+            payments,
+            audit,
+            log,
+            settings,
+            file,
+        })
     }
 
     /// What is allowed and should still be said aloud at start.
@@ -305,7 +350,13 @@ fn read_file(path: &Path) -> Result<String, Error> {
     std::fs::read_to_string(path).map_err(unreadable)
 }
 
-fn check_together(http: &Http, engine: &Engine, database: &Database, layers: &mut Layers) {
+fn check_together(
+    http: &Http,
+    engine: &Engine,
+    database: &Database,
+    roles: Roles,
+    layers: &mut Layers,
+) {
     if http.body_timeout > http.request_timeout {
         layers.fault(
             "http.body_timeout_ms",
@@ -313,8 +364,15 @@ fn check_together(http: &Http, engine: &Engine, database: &Database, layers: &mu
             "make it the shorter of the two",
         );
     }
-    let (EngineUrl::Embedded { folder }, DatabaseUrl::Sqlite { path }) =
-        (&engine.url, &database.url);
+    let EngineUrl::Embedded { folder } = &engine.url else { return };
+    if !(roles.api && roles.worker) {
+        layers.fault(
+            "roles",
+            "split the work over several processes, which an embedded engine cannot share",
+            "leave it out, or choose an engine that is shared: redis://…, redis-cluster://… or sql:",
+        );
+    }
+    let DatabaseUrl::Sqlite { path } = &database.url else { return };
     let taken = ["journal.db", "lock", crate::secrets::FILE_NAME].map(|name| folder.join(name));
     if path == folder || taken.contains(path) {
         layers.fault(

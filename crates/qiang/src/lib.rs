@@ -7,8 +7,10 @@ pub mod audit;
 pub mod cli;
 pub mod client;
 pub mod config;
+pub mod epochs;
 pub mod http;
 pub mod metrics;
+pub mod nodes;
 pub mod orders;
 pub mod payments;
 pub mod projector;
@@ -18,5 +20,6 @@ pub mod secrets;
 pub mod server;
 pub mod signature;
 pub mod token;
+pub mod transfer;
 
 pub(crate) use qiang_engine::chain;

@@ -123,20 +123,31 @@ pub async fn show(State(app): Shared) -> impl IntoResponse {
     page.gauge(
         "qiang_engine_up",
         "1 while the engine decides.",
-        app.engine.poisoned().is_none().into(),
+        app.engine.trouble().is_none().into(),
     );
-    let (durable, projected) = (*app.engine.durable().borrow(), app.projection.position());
-    page.gauge("qiang_log_position", "Position of the last durable event.", durable);
-    page.gauge(
-        "qiang_projection_position",
-        "Position of the last event in the records.",
-        projected,
+    page.counter(
+        "qiang_engine_retries_total",
+        "Questions to a shared engine that were asked again.",
+        load(&stats.retries),
     );
-    page.gauge(
-        "qiang_projection_lag_events",
-        "Events not in the records yet.",
-        durable.saturating_sub(projected),
-    );
+    let recorded = app.projection.positions();
+    // An engine that cannot be asked at this moment has no position; nor has its lag.
+    let ends = app.answer(app.engine.positions()).await.unwrap_or_default();
+    let lag = ends.iter().zip(&recorded).map(|(end, at)| end.saturating_sub(*at));
+    for (name, help, values) in [
+        ("qiang_log_position", "Position of the last durable event, by log.", ends.clone()),
+        ("qiang_projection_lag_events", "Events not in the records yet, by log.", lag.collect()),
+        (
+            "qiang_projection_position",
+            "Position of the last event in the records, by log.",
+            recorded,
+        ),
+    ] {
+        page.family(name, "gauge", help);
+        for (log, value) in values.into_iter().enumerate() {
+            page.labelled(name, "log", &log.to_string(), value);
+        }
+    }
     page.counter(
         "qiang_projection_failures_total",
         "Batches the records did not take at once.",

@@ -1,24 +1,28 @@
-//! Carries what the engine decided into the records: reads the log, writes batches, remembers
+//! Carries what the engine decided into the records: reads the logs, writes batches, remembers
 //! its position in the same transaction.
 //!
 //! It never skips and never gives up: while the records cannot be written it waits and tries
-//! again. The log is trimmed only behind it. It works on a thread of low priority with database
-//! connections of its own, so that in a rush the processor belongs to the claims.
+//! again. A log is trimmed only behind it. Beside an embedded engine it works on a thread of low
+//! priority with database connections of its own, so that in a rush the processor belongs to the
+//! claims.
+//!
+//! Of several processes that share an engine each carries its share of the logs; one that is no
+//! worker only follows how far the others have come.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use qiang_core::Event;
-use qiang_engine::{Engine, JournalError, LogReader};
+use qiang_engine::{Engine, Log, LogError, Stopwatch};
 use qiang_store::Store;
 use tokio::sync::{Notify, oneshot, watch};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// The name its position is kept under.
-pub const CONSUMER: &str = "records";
+use crate::nodes::Share;
+
 /// Events written in one transaction, give or take the engine's last batch.
 const BATCH: usize = 8_192;
 /// A rest behind a small batch lets the next one grow: the claim path needs processor and disk
@@ -28,45 +32,66 @@ const REST: Duration = Duration::from_millis(200);
 const NICENESS: i32 = 19;
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
+/// How often it is read how far others have come, when nobody waits for it, and when somebody
+/// does.
+const OTHERS_EVERY: Duration = Duration::from_millis(500);
+const OTHERS_HURRIED: Duration = Duration::from_millis(20);
+/// Claims and refunds read at once when the records are made anew.
+const PAGE: u32 = 1_000;
+/// Events behind which a log is trimmed: asking for less costs more than it frees.
+const TRIM_EVERY: u64 = 1_000;
+
+/// The name the position of an embedded engine's log is kept under.
+const EMBEDDED: &str = "records";
+
+/// The name the position of a log is kept under.
+#[must_use]
+pub fn consumer(engine: &Engine, partition: u16) -> String {
+    match engine {
+        Engine::Embedded(_) => EMBEDDED.into(),
+        Engine::Redis(_) => format!("redis/{partition}"),
+        Engine::Sql(_) => format!("sql/{partition}"),
+    }
+}
 
 /// How far the records have come.
 #[derive(Debug, Clone)]
 pub struct Projection {
-    position: watch::Receiver<u64>,
-    trouble: Arc<Trouble>,
-    hurry: Arc<Hurry>,
+    positions: watch::Receiver<Vec<u64>>,
+    shared: Arc<Shared>,
 }
 
-/// How far somebody waits for the records to come.
 #[derive(Debug, Default)]
-struct Hurry {
-    position: AtomicU64,
+struct Shared {
+    /// How far somebody waits for the records to come.
+    wanted: Mutex<Vec<u64>>,
     raised: Notify,
-}
-
-/// What goes wrong with the records.
-#[derive(Debug, Default)]
-struct Trouble {
     failures: AtomicU64,
     /// Why the last batch could not be written; nothing once one could.
-    present: Mutex<Option<String>>,
+    trouble: Mutex<Option<String>>,
 }
 
 impl Projection {
-    /// The position of the last event that is in the records.
+    /// For each log the position of the last event that is in the records.
     #[must_use]
-    pub fn position(&self) -> u64 {
-        *self.position.borrow()
+    pub fn positions(&self) -> Vec<u64> {
+        self.positions.borrow().clone()
     }
 
-    /// Waits until the records hold everything up to `position`.
-    pub async fn reached(&self, position: u64) {
-        let mut here = self.position.clone();
-        if *here.borrow() < position {
-            self.hurry.position.fetch_max(position, Ordering::AcqRel);
-            self.hurry.raised.notify_one();
+    /// Waits until the records hold everything up to these positions.
+    pub async fn reached(&self, wanted: &[u64]) {
+        let mut here = self.positions.clone();
+        if !covers(&here.borrow(), wanted) {
+            let mut raised = self.shared.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+            let logs = raised.len().max(wanted.len());
+            raised.resize(logs, 0);
+            for (raised, wanted) in raised.iter_mut().zip(wanted) {
+                *raised = (*raised).max(*wanted);
+            }
+            drop(raised);
+            self.shared.raised.notify_one();
         }
-        if here.wait_for(|reached| *reached >= position).await.is_err() {
+        if here.wait_for(|here| covers(here, wanted)).await.is_err() {
             // The projector is gone, and nothing will ever be reached; whoever waits has a limit.
             std::future::pending::<()>().await;
         }
@@ -75,42 +100,83 @@ impl Projection {
     /// How often a batch could not be written.
     #[must_use]
     pub fn failures(&self) -> u64 {
-        self.trouble.failures.load(Ordering::Relaxed)
+        self.shared.failures.load(Ordering::Relaxed)
     }
 
     /// Why nothing can be written at present, if so.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
-        if self.position.has_changed().is_err() {
+        if self.positions.has_changed().is_err() {
             return Some("the projector has ended; restart the server".into());
         }
-        self.trouble.present.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-impl Trouble {
+fn covers(here: &[u64], wanted: &[u64]) -> bool {
+    wanted.iter().enumerate().all(|(log, wanted)| here.get(log).is_some_and(|at| at >= wanted))
+}
+
+impl Shared {
     fn tell(&self, error: Option<String>) {
         if let Some(error) = &error {
             self.failures.fetch_add(1, Ordering::Relaxed);
             tracing::error!("projection waits: {error}");
         }
-        *self.present.lock().unwrap_or_else(PoisonError::into_inner) = error;
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    }
+
+    fn is_wanted(&self, here: &[u64]) -> bool {
+        !covers(here, &self.wanted.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Follows an engine on a thread of its own, with a store of its own, until told to stop; then
-/// until its log is empty or a batch fails.
+/// Which logs a process carries into the records.
+#[derive(Debug, Clone)]
+pub enum Part {
+    /// All of them, because there is nobody else.
+    All,
+    /// Its share, under this name.
+    Share(String),
+    /// None; it only looks how far the others are.
+    None,
+}
+
+/// Follows an engine with a store of its own until told to stop; then until its logs are empty or
+/// a batch fails.
 pub async fn start(
     engine: Engine,
+    part: Part,
+    store: impl Future<Output = Result<Store, qiang_store::Error>> + Send + 'static,
+    stop: CancellationToken,
+) -> Result<(Projection, JoinHandle<()>), Error> {
+    if !engine.is_shared() {
+        return on_own_thread(engine, part, store, stop).await;
+    }
+    let store = store.await?;
+    let projector = Projector::new(engine, store.clone()).await?;
+    let (projection, following) = projector.follow(part, stop);
+    let work = async move {
+        following.await;
+        store.close().await;
+    };
+    Ok((projection, tokio::spawn(work)))
+}
+
+async fn on_own_thread(
+    engine: Engine,
+    part: Part,
     store: impl Future<Output = Result<Store, qiang_store::Error>> + Send + 'static,
     stop: CancellationToken,
 ) -> Result<(Projection, JoinHandle<()>), Error> {
     let (started, ready) = oneshot::channel();
+    let (working, at_work) = oneshot::channel::<()>();
     let work = move || {
+        let _working = working;
         if let Err(error) = rustix::process::nice(NICENESS) {
             tracing::warn!(%error, "the projector keeps its priority");
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = match runtime {
             Ok(runtime) => runtime,
             Err(error) => return drop(started.send(Err(Error::Thread(error)))),
@@ -118,18 +184,14 @@ pub async fn start(
         runtime.block_on(async {
             let opened = async {
                 let store = store.await?;
-                let projector = Projector::new(engine.folder(), store.clone()).await?;
-                let (records, log) = (projector.position, *engine.durable().borrow());
-                if records > log {
-                    Err(Error::Ahead { records, log })
-                } else {
-                    Ok((projector, store))
-                }
+                let projector = Projector::new(engine, store.clone()).await?;
+                projector.check_ends().await?;
+                Ok((projector, store))
             };
             match opened.await {
                 Err(error) => drop(started.send(Err(error))),
                 Ok((projector, store)) => {
-                    let (projection, following) = projector.follow(engine, stop);
+                    let (projection, following) = projector.follow(part, stop);
                     drop(started.send(Ok(projection)));
                     following.await;
                     store.close().await;
@@ -138,9 +200,13 @@ pub async fn start(
         });
     };
     let thread = std::thread::Builder::new().name("qiang-projector".into()).spawn(work);
-    let thread = thread.map_err(Error::Thread)?;
+    thread.map_err(Error::Thread)?;
+    let ended = tokio::spawn(async move {
+        // Nothing is ever sent; the sender goes with the thread.
+        let _gone = at_work.await;
+    });
     match ready.await {
-        Ok(projection) => Ok((projection?, thread)),
+        Ok(projection) => Ok((projection?, ended)),
         Err(_) => Err(Error::Gone),
     }
 }
@@ -150,13 +216,13 @@ pub async fn start(
 pub enum Error {
     /// The log cannot be read.
     #[error("the log could not be read")]
-    Log(#[from] JournalError),
+    Log(#[from] LogError),
     /// The records cannot be written.
     #[error("the records could not be written")]
     Store(#[from] qiang_store::Error),
-    /// The thread that reads the log is gone.
-    #[error("reading the log was cut off")]
-    Cut(#[from] tokio::task::JoinError),
+    /// The engine does not answer.
+    #[error("the engine could not be asked")]
+    Engine(#[from] qiang_engine::Error),
     /// The journal lacks what the records have.
     #[error(
         "the records are at position {records}, but the journal ends at {log}: the journal is \
@@ -177,148 +243,332 @@ pub enum Error {
     Gone,
 }
 
-/// Carries events from one log to one store.
+/// Carries events from the logs of an engine to one store.
 #[derive(Debug)]
 pub struct Projector {
-    folder: PathBuf,
+    engine: Engine,
     store: Store,
-    reader: Option<LogReader>,
-    position: u64,
+    log: Log,
+    positions: Vec<u64>,
+    trimmed: Vec<u64>,
 }
 
 impl Projector {
-    /// Stands where the records say it stopped. `folder` is the journal's.
-    pub async fn new(folder: &Path, store: Store) -> Result<Self, Error> {
-        let position = store.position(CONSUMER).await?;
-        let reader = Some(LogReader::open(folder)?);
-        Ok(Self { folder: folder.to_owned(), store, reader, position })
+    /// Stands where the records say it stopped.
+    pub async fn new(engine: Engine, store: Store) -> Result<Self, Error> {
+        let log = engine.log();
+        let logs = usize::from(engine.partitions());
+        let mut new = Self { engine, store, log, positions: vec![0; logs], trimmed: vec![0; logs] };
+        new.look_at_records().await?;
+        Ok(new)
     }
 
-    /// Carries over everything a log at rest holds, and says how many events that were.
-    pub async fn finish(mut self) -> Result<usize, Error> {
-        let mut carried = 0;
-        loop {
-            match self.step().await? {
-                0 => return Ok(carried),
-                events => carried += events,
+    /// An embedded journal that is older than the records must not be worked on; a shared engine
+    /// looks after that itself.
+    async fn check_ends(&self) -> Result<(), Error> {
+        if let Engine::Embedded(engine) = &self.engine {
+            let (records, log) = (self.positions[0], *engine.durable().borrow());
+            if records > log {
+                return Err(Error::Ahead { records, log });
             }
         }
+        Ok(())
     }
 
-    /// Carries over what an engine decides until told to stop, and then until its log is empty
+    /// Carries over everything the logs hold by now, and says how many events that were.
+    pub async fn finish(mut self) -> Result<usize, Error> {
+        let mut carried = 0;
+        for partition in 0..self.engine.partitions() {
+            loop {
+                match self.step(partition).await? {
+                    0 => break,
+                    events => carried += events,
+                }
+            }
+        }
+        Ok(carried)
+    }
+
+    /// Carries over what an engine decides until told to stop, and then until its logs are empty
     /// or a batch fails.
     fn follow(
         mut self,
-        engine: Engine,
+        part: Part,
         stop: CancellationToken,
     ) -> (Projection, impl Future<Output = ()>) {
-        engine.consumed(self.position);
-        let (reached, position) = watch::channel(self.position);
-        let (trouble, hurry) = (Arc::<Trouble>::default(), Arc::<Hurry>::default());
-        let projection =
-            Projection { position, trouble: Arc::clone(&trouble), hurry: Arc::clone(&hurry) };
+        let (reached, positions) = watch::channel(self.positions.clone());
+        let shared = Arc::<Shared>::default();
+        let projection = Projection { positions, shared: Arc::clone(&shared) };
         let work = async move {
-            let mut durable = engine.durable();
-            let mut backoff = FIRST_BACKOFF;
+            let mut share = match &part {
+                Part::Share(owner) => {
+                    Some(Share::new(self.store.clone(), owner, self.engine.partitions()))
+                }
+                Part::All | Part::None => None,
+            };
+            let (mut backoff, mut looked) = (FIRST_BACKOFF, Stopwatch::start());
             loop {
-                let stepped = self.step().await;
-                engine.consumed(self.position);
-                reached.send_replace(self.position);
-                let error = stepped.as_ref().err().map(|error| crate::chain(error));
-                trouble.tell(error);
+                let wanted = shared.is_wanted(&self.positions);
+                let stepped = self.round(&part, share.as_mut(), &mut looked, wanted).await;
+                reached.send_replace(self.positions.clone());
+                shared.tell(stepped.as_ref().err().map(|error| crate::chain(error)));
+                if matches!(stepped, Ok(0) | Err(_)) && stop.is_cancelled() {
+                    break;
+                }
                 let wait = async {
-                    if stepped.is_err() {
-                        tokio::time::sleep(backoff).await;
-                        backoff = (backoff * 2).min(MAX_BACKOFF);
-                        return;
-                    }
-                    backoff = FIRST_BACKOFF;
-                    // The engine outlives its projector, so that there is always somebody to wait for.
-                    drop(durable.wait_for(|seq| *seq > self.position).await);
-                    let pending = durable.borrow().saturating_sub(self.position);
-                    let wanted = hurry.position.load(Ordering::Acquire) > self.position;
-                    if pending < BATCH as u64 && !wanted {
-                        let _cut_short = tokio::time::timeout(REST, hurry.raised.notified()).await;
+                    match stepped {
+                        Err(_) => {
+                            tokio::time::sleep(backoff).await;
+                            backoff = (backoff * 2).min(MAX_BACKOFF);
+                        }
+                        Ok(events) => {
+                            backoff = FIRST_BACKOFF;
+                            if events < BATCH {
+                                self.rest(&part, &shared).await;
+                            }
+                        }
                     }
                 };
-                let done = matches!(stepped, Ok(0) | Err(_)) && stop.is_cancelled();
-                if done {
-                    return;
-                }
                 tokio::select! {
                     () = wait => {}
                     () = stop.cancelled() => {}
                 }
             }
+            if let Some(mut share) = share {
+                share.give_up().await;
+            }
         };
         (projection, work)
     }
 
-    /// Carries one batch over and says how many events it had.
-    async fn step(&mut self) -> Result<usize, Error> {
-        let (events, through) = match self.read().await {
-            Err(Error::Log(JournalError::Trimmed { .. })) => return self.rebuild().await,
+    /// Waits for something to do.
+    async fn rest(&self, part: &Part, shared: &Shared) {
+        match part {
+            Part::None => {
+                let pause =
+                    if shared.is_wanted(&self.positions) { OTHERS_HURRIED } else { OTHERS_EVERY };
+                let _cut_short = tokio::time::timeout(pause, shared.raised.notified()).await;
+            }
+            Part::All => {
+                self.engine.news(&self.positions).await;
+                if !shared.is_wanted(&self.positions) && self.pending() < BATCH as u64 {
+                    let _cut_short = tokio::time::timeout(REST, shared.raised.notified()).await;
+                }
+            }
+            Part::Share(_) => {
+                tokio::select! {
+                    () = self.engine.news(&self.positions) => {}
+                    () = shared.raised.notified() => {}
+                }
+            }
+        }
+    }
+
+    /// How many events an embedded engine has for the records.
+    fn pending(&self) -> u64 {
+        match &self.engine {
+            Engine::Embedded(engine) => engine.durable().borrow().saturating_sub(self.positions[0]),
+            Engine::Redis(_) | Engine::Sql(_) => 0,
+        }
+    }
+
+    /// One batch of every log that has something new, and says how many events that were.
+    async fn round(
+        &mut self,
+        part: &Part,
+        share: Option<&mut Share>,
+        looked: &mut Stopwatch,
+        wanted: bool,
+    ) -> Result<usize, Error> {
+        let own: Vec<u16> = match share {
+            Some(share) => {
+                share.tend().await?;
+                share.held().collect()
+            }
+            None if matches!(part, Part::All) => (0..self.engine.partitions()).collect(),
+            None => Vec::new(),
+        };
+        let alone = own.len() == self.positions.len();
+        if !alone && (wanted || looked.elapsed() >= OTHERS_EVERY) {
+            self.look_at_records().await?;
+            *looked = Stopwatch::start();
+        }
+        let ends = match &self.engine {
+            Engine::Embedded(engine) => vec![*engine.durable().borrow()],
+            engine => engine.positions().await?,
+        };
+        let (mut carried, mut failed) = (0, None);
+        for partition in own {
+            let log = usize::from(partition);
+            if ends[log] != self.positions[log] {
+                // One log that cannot be read keeps no other from being carried over.
+                match self.step(partition).await {
+                    Ok(events) => carried += events,
+                    // The sale is told by the log of its first bucket, which comes soon.
+                    Err(Error::Store(qiang_store::Error::UnknownSale { sale }))
+                        if self.engine.is_shared() =>
+                    {
+                        tracing::debug!(partition, %sale, "claims came before their sale");
+                    }
+                    Err(error) => failed = Some(error),
+                }
+            }
+        }
+        failed.map_or(Ok(carried), Err)
+    }
+
+    /// Reads how far the records are, which others may have brought further.
+    async fn look_at_records(&mut self) -> Result<(), Error> {
+        let name = consumer(&self.engine, 0);
+        let prefix = name.strip_suffix('0').unwrap_or(&name);
+        let found = self.store.positions(prefix).await?;
+        for partition in 0..self.engine.partitions() {
+            let name = consumer(&self.engine, partition);
+            if let Some((_, seq)) = found.iter().find(|(found, _)| *found == name) {
+                self.positions[usize::from(partition)] = *seq;
+                if let Engine::Redis(engine) = &self.engine {
+                    engine.raise_known(partition, *seq);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries one batch of a log over and says how many events it had.
+    async fn step(&mut self, partition: u16) -> Result<usize, Error> {
+        let log = usize::from(partition);
+        let (events, through) = match self.log.read(partition, self.positions[log], BATCH).await {
+            Err(LogError::Trimmed { .. }) => return self.rebuild(partition).await,
             read => read?,
         };
         if events.is_empty() {
             return Ok(0);
         }
-        match self.store.project(CONSUMER, self.position, through, &events).await {
-            Ok(()) => self.position = through,
+        let consumer = consumer(&self.engine, partition);
+        match self.store.project(&consumer, self.positions[log], through, &events).await {
+            Ok(()) => self.positions[log] = through,
             // Another projector was here; what it wrote need not be written again.
-            Err(qiang_store::Error::PositionMoved { found, .. }) => self.position = found,
+            Err(qiang_store::Error::PositionMoved { found, .. }) => self.positions[log] = found,
             Err(error) => return Err(error.into()),
         }
+        self.trim(partition).await;
         Ok(events.len())
     }
 
-    async fn read(&mut self) -> Result<(Vec<Event>, u64), Error> {
-        let mut reader = match self.reader.take() {
-            Some(reader) => reader,
-            None => LogReader::open(&self.folder)?,
-        };
-        let after = self.position;
-        let read = tokio::task::spawn_blocking(move || {
-            let read = reader.read(after, BATCH);
-            (reader, read)
-        });
-        let (reader, read) = read.await?;
-        self.reader = Some(reader);
-        Ok(read?)
+    async fn trim(&mut self, partition: u16) {
+        let log = usize::from(partition);
+        let position = self.positions[log];
+        if self.engine.is_shared() && position < self.trimmed[log] + TRIM_EVERY {
+            return;
+        }
+        match self.engine.consumed(partition, position).await {
+            Ok(()) => self.trimmed[log] = position,
+            Err(error) => tracing::warn!("log not trimmed: {}", crate::chain(&error)),
+        }
     }
 
-    /// The records are older than the log reaches back, because they were replaced by older ones
-    /// or removed: writes everything the engine still knows, then goes on from there.
-    async fn rebuild(&mut self) -> Result<usize, Error> {
-        tracing::warn!(position = self.position, "the records are older than the log: rebuilding");
-        let folder = self.folder.clone();
-        let (events, mut full) = tokio::sync::mpsc::channel(2);
-        let reading = tokio::task::spawn_blocking(move || read_all(&folder, &events));
-        let mut written = 0;
-        while let Some(events) = full.recv().await {
-            self.store.upsert(&events).await?;
-            written += events.len();
+    /// The records are older than a log reaches back, because they were replaced by older ones or
+    /// removed: writes everything the engine still knows, then goes on from there.
+    async fn rebuild(&mut self, partition: u16) -> Result<usize, Error> {
+        let log = usize::from(partition);
+        let position = self.positions[log];
+        tracing::warn!(partition, position, "the records are older than the log: rebuilding");
+        // What happens from here on is read from the log, and newer.
+        let through = self.engine.positions().await?[log];
+        let written = everything(&self.engine, &self.store).await?;
+        let consumer = consumer(&self.engine, partition);
+        match self.store.project(&consumer, position, through, &[]).await {
+            Ok(()) => self.positions[log] = through,
+            Err(qiang_store::Error::PositionMoved { found, .. }) => self.positions[log] = found,
+            Err(error) => return Err(error.into()),
         }
-        let through = reading.await??;
-        self.store.project(CONSUMER, self.position, through, &[]).await?;
-        self.position = through;
-        Ok(written)
+        Ok(written.max(1))
     }
 }
 
-/// Sends everything the journal holds in batches, and says where it ends.
-fn read_all(
-    folder: &Path,
-    to: &tokio::sync::mpsc::Sender<Vec<Event>>,
-) -> Result<u64, JournalError> {
-    let mut batch = Vec::with_capacity(BATCH);
-    let end = qiang_engine::offline_log(folder, &mut |event| {
-        batch.push(event);
-        if batch.len() == BATCH {
-            // Nobody listens any more only when the records failed; then all of it is tried anew.
-            let _heard = to.blocking_send(std::mem::take(&mut batch));
+/// Carries over everything a journal at rest holds, which ends at `end`, and says how many events
+/// that were.
+pub async fn finish_journal(folder: &Path, end: u64, store: &Store) -> Result<usize, Error> {
+    let mut log = Log::of_journal(folder);
+    let (mut position, mut carried) = (store.position(EMBEDDED).await?, 0);
+    if position > end {
+        return Err(Error::Ahead { records: position, log: end });
+    }
+    loop {
+        let (events, through) = match log.read(0, position, BATCH).await {
+            Err(LogError::Trimmed { .. }) => {
+                carried += write_journal(folder, store).await?;
+                (Vec::new(), end)
+            }
+            read => read?,
+        };
+        if through == position {
+            return Ok(carried);
         }
-    })?;
-    let _heard = to.blocking_send(batch);
-    Ok(end.seq)
+        store.project(EMBEDDED, position, through, &events).await?;
+        (position, carried) = (through, carried + events.len());
+    }
+}
+
+/// Writes everything a journal holds, snapshot first, into records that are older than its log
+/// reaches back.
+async fn write_journal(folder: &Path, store: &Store) -> Result<usize, Error> {
+    let folder = folder.to_owned();
+    let (full, mut batches) = tokio::sync::mpsc::channel(2);
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut batch = Vec::with_capacity(BATCH);
+        let read = qiang_engine::offline_log(&folder, &mut |event| {
+            batch.push(event);
+            if batch.len() == BATCH {
+                // Nobody listens any more only when the records failed.
+                let _heard = full.blocking_send(std::mem::take(&mut batch));
+            }
+        });
+        let _heard = full.blocking_send(batch);
+        read
+    });
+    let mut written = 0;
+    while let Some(events) = batches.recv().await {
+        store.upsert(&events).await?;
+        written += events.len();
+    }
+    reading.await.map_err(|_| LogError::Cut)?.map_err(LogError::from)?;
+    Ok(written)
+}
+
+/// Writes everything an engine knows into the records, where it is newer; says how many events.
+async fn everything(engine: &Engine, store: &Store) -> Result<usize, Error> {
+    let (mut written, mut skip) = (0, 0);
+    loop {
+        let pools = engine.pools(skip, 100).await?;
+        for pool in &pools {
+            let state = engine.pool_state(pool.id).await?;
+            let state: Vec<Event> = state.into_iter().map(Event::Pool).collect();
+            store.upsert(&state).await?;
+            written += state.len();
+            let mut after = 0;
+            loop {
+                let claims = engine.claims(pool.id, after, PAGE).await?;
+                let Some(last) = claims.last().map(|claim| claim.id.number) else { break };
+                let events: Vec<Event> = claims.into_iter().map(Event::Claim).collect();
+                store.upsert(&events).await?;
+                written += events.len();
+                after = last;
+            }
+            let mut from = 0;
+            loop {
+                let refunds = engine.refunds(pool.id, from, PAGE as usize).await?;
+                let Some((last, _)) = refunds.last() else { break };
+                from = last + 1;
+                let events: Vec<Event> =
+                    refunds.into_iter().map(|(_, refund)| Event::Refund(refund)).collect();
+                store.upsert(&events).await?;
+                written += events.len();
+            }
+        }
+        if pools.len() < 100 {
+            return Ok(written);
+        }
+        skip += pools.len();
+    }
 }

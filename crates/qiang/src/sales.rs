@@ -75,7 +75,10 @@ pub async fn create(
     }
     let (id, now) = (new.id()?, app.now());
     let terms = new.terms(now)?;
-    let pool = id.unwrap_or_else(|| app.next_id());
+    let pool = match id {
+        Some(id) => id,
+        None => app.next_id()?,
+    };
     let asked = app.engine.open_pool(pool, Arc::new(terms.clone()));
     let (status, view) = match app.answer(asked).await? {
         Outcome::Done(view) => (StatusCode::CREATED, view),
@@ -141,7 +144,10 @@ pub async fn restock(
     let units = units.and_then(NonZeroU32::new);
     let units =
         units.ok_or_else(|| Problem::invalid_field("units", "must be from 1 to 2147483648"))?;
-    let request = key.unwrap_or_else(|| app.next_request());
+    let request = match key {
+        Some(key) => key,
+        None => app.next_request()?,
+    };
     finish(&app, app.answer(app.engine.restock(id, units, request)).await?)
 }
 
@@ -170,8 +176,8 @@ pub async fn clear(
 ) -> Result<axum::Json<SaleView>, Problem> {
     let id = sale_id(&id)?;
     let before = app.answer(app.engine.pool(id)).await?.filter(|pool| !pool.cleared);
-    let position = app.answer(app.engine.position()).await?;
-    let recorded = app.projection.reached(position);
+    let positions = app.answer(app.engine.positions()).await?;
+    let recorded = app.projection.reached(&positions);
     if tokio::time::timeout(app.config.http.request_timeout, recorded).await.is_err() {
         let detail = "the records have not caught up; nothing was cleared, ask again later";
         return Err(Problem::new(Code::Unavailable).detail(detail));

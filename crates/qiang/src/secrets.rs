@@ -11,7 +11,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use qiang_store::Store;
 use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
 
 use crate::config::Config;
 
@@ -136,6 +138,31 @@ impl Secrets {
     }
 }
 
+/// Makes sure that all processes that share a database have the same keys: a token given out by one
+/// must be good at all of them. Only a fingerprint is stored, of which no key can be made.
+pub async fn agree(secrets: &Secrets, store: &Store) -> Result<(), Error> {
+    const NAME: &str = "keys_fingerprint";
+    let own = secrets.fingerprint();
+    if store.swap_setting(NAME, None, &own).await? {
+        return Ok(());
+    }
+    match store.setting(NAME).await? {
+        Some(known) if known != own => Err(Error::Disagree),
+        _ => Ok(()),
+    }
+}
+
+impl Secrets {
+    fn fingerprint(&self) -> String {
+        let mut hash = Sha256::new();
+        hash.update(b"qiang keys");
+        for key in [&self.jwt_key, &self.callback_key] {
+            hash.update(Sha256::digest(key.expose()));
+        }
+        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
 /// What can be wrong with the secrets file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -183,6 +210,17 @@ pub enum Error {
         /// What is wrong, without the keys themselves.
         reason: String,
     },
+    /// Another process that shares the database has other keys.
+    #[error(
+        "other processes on this database have other keys, so tokens would be good at some of \
+         them only: give all the same [auth] jwt_secret and [payments] callback_secret (or \
+         QIANG_AUTH__JWT_SECRET and QIANG_PAYMENTS__CALLBACK_SECRET), or the same secrets.toml. \
+         To change the keys, stop all, and remove the setting keys_fingerprint from the database"
+    )]
+    Disagree,
+    /// The database does not say which keys the others have.
+    #[error(transparent)]
+    Store(#[from] qiang_store::Error),
     /// The operating system gave no random bytes.
     #[error("the operating system gave no random bytes to make keys of")]
     NoRandomness {

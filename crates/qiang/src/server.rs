@@ -1,9 +1,11 @@
 //! A whole qiang in one process: opened in order, shut down in the opposite one.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
 use std::sync::Arc;
 
-use qiang_engine::{Clock, Engine, OpenError, Options, WriterOptions};
+use qiang_engine::{Clock, Engine, OpenError, WriterOptions, embedded, redis, sql};
 use qiang_store::Store;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -11,9 +13,10 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::config::{BusUrl, Config, DatabaseUrl, EngineUrl};
 use crate::http::{self, ListenError};
-use crate::projector;
+use crate::nodes::{self, Node};
+use crate::projector::{self, Part};
 use crate::secrets::{self, Secrets};
-use crate::{audit, running};
+use crate::{audit, epochs, running};
 
 /// Why a server did not start. What it had opened is closed again.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +27,18 @@ pub enum Error {
     /// The engine cannot be opened.
     #[error(transparent)]
     Engine(#[from] OpenError),
+    /// The engine on Redis cannot be opened.
+    #[error(transparent)]
+    Redis(#[from] redis::OpenError),
+    /// The state in Redis cannot be told.
+    #[error(transparent)]
+    Epochs(#[from] epochs::Error),
+    /// The engine on a database cannot be opened.
+    #[error(transparent)]
+    Sql(#[from] sql::OpenError),
+    /// This process has no number.
+    #[error(transparent)]
+    Node(#[from] nodes::Error),
     /// The records cannot be opened.
     #[error(transparent)]
     Store(#[from] qiang_store::Error),
@@ -51,8 +66,7 @@ pub struct Server {
     stop_serving: CancellationToken,
     stop_working: CancellationToken,
     serving: JoinHandle<()>,
-    projecting: std::thread::JoinHandle<()>,
-    auditing: Option<JoinHandle<()>>,
+    working: Vec<JoinHandle<()>>,
     note: running::Note,
 }
 
@@ -64,47 +78,73 @@ impl Server {
         let address = listener
             .local_addr()
             .map_err(|source| ListenError::Unusable { address: config.http.listen, source })?;
-        let engine = open_engine(&config, Arc::clone(&clock)).await?;
-        let (stop_serving, stop_working) = (CancellationToken::new(), CancellationToken::new());
-        let opened = Self::open(config, clock, engine.clone(), address, stop_working.clone()).await;
-        let (app, projecting, note) = match opened {
+        let stop = CancellationToken::new();
+        let opened = match Opened::open(&config, clock, stop.clone()).await {
             Ok(opened) => opened,
             Err(error) => {
-                stop_working.cancel();
-                shut_down(engine).await;
+                stop.cancel();
                 return Err(error);
             }
         };
-        let auditing = app.config.audit.every.map(|every| {
-            tokio::spawn(audit::run_every(Arc::clone(&app), every, stop_working.clone()))
-        });
+        let engine = opened.engine.clone();
+        match Self::begin(config, opened, listener, address, stop.clone()).await {
+            Ok(server) => Ok(server),
+            Err(error) => {
+                stop.cancel();
+                engine.shut_down().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn begin(
+        config: Config,
+        opened: Opened,
+        listener: tokio::net::TcpListener,
+        address: SocketAddr,
+        stop_working: CancellationToken,
+    ) -> Result<Self, Error> {
+        let BusUrl::Log = config.bus.url;
+        let Opened { engine, store, clock, node } = opened;
+        let secrets = Secrets::of(&config)?;
+        if engine.is_shared() {
+            secrets::agree(&secrets, &store).await?;
+        }
+        let part = match (engine.is_shared(), config.roles.worker) {
+            (false, _) => Part::All,
+            (true, true) => Part::Share(node.owner().to_owned()),
+            (true, false) => Part::None,
+        };
+        let own_store = {
+            let config = config.clone();
+            async move { open_store(&config).await }
+        };
+        let (projection, projecting) =
+            projector::start(engine.clone(), part, own_store, stop_working.clone()).await?;
+        let note = running::leave_note(&config.data, address)?;
+        let roles = config.roles;
+        let app = App::new(config, &secrets, clock, engine, store, projection, node).await?;
+        let app = Arc::new(app);
+        let mut working = vec![projecting];
+        if let Engine::Redis(engine) = &app.engine {
+            let watch = epochs::watch(engine.clone(), app.store.clone(), stop_working.clone());
+            working.push(tokio::spawn(watch));
+            if roles.worker {
+                let tend = epochs::tend(engine.clone(), stop_working.clone());
+                working.push(tokio::spawn(tend));
+            }
+        }
+        if let (Some(every), true) = (app.config.audit.every, roles.worker) {
+            let audit = audit::run_every(Arc::clone(&app), every, stop_working.clone());
+            working.push(tokio::spawn(audit));
+        }
+        let stop_serving = CancellationToken::new();
         let serving = {
             let (app, stop) = (Arc::clone(&app), stop_serving.clone());
             let router = http::router(Arc::clone(&app));
             tokio::spawn(async move { http::serve(listener, router, &app.config.http, stop).await })
         };
-        Ok(Self { address, app, stop_serving, stop_working, serving, projecting, auditing, note })
-    }
-
-    async fn open(
-        config: Config,
-        clock: Arc<dyn Clock>,
-        engine: Engine,
-        address: SocketAddr,
-        stop: CancellationToken,
-    ) -> Result<(Arc<App>, std::thread::JoinHandle<()>, running::Note), Error> {
-        let BusUrl::Log = config.bus.url;
-        let secrets = Secrets::of(&config)?;
-        let store = open_store(&config).await?;
-        store.migrate().await?;
-        let own_store = {
-            let config = config.clone();
-            async move { open_store(&config).await }
-        };
-        let (projection, projecting) = projector::start(engine.clone(), own_store, stop).await?;
-        let note = running::leave_note(&config.data, address)?;
-        let app = App::new(config, &secrets, clock, engine, store, projection).await?;
-        Ok((Arc::new(app), projecting, note))
+        Ok(Self { address, app, stop_serving, stop_working, serving, working, note })
     }
 
     /// Where to look, for a person or a program.
@@ -115,8 +155,8 @@ impl Server {
 
     /// Waits until everything decided so far is in the records.
     pub async fn drain(&self) -> Result<(), qiang_engine::Error> {
-        let position = self.app.engine.position().await?;
-        self.app.projection.reached(position).await;
+        let positions = self.app.engine.positions().await?;
+        self.app.projection.reached(&positions).await;
         Ok(())
     }
 
@@ -128,26 +168,78 @@ impl Server {
         let _served = self.serving.await;
         // The records are brought up to date while the journal is still open.
         self.stop_working.cancel();
-        if let Some(auditing) = self.auditing {
-            let _audited = auditing.await;
+        for working in self.working {
+            let _worked = working.await;
         }
-        let _projected = tokio::task::spawn_blocking(|| self.projecting.join()).await;
-        shut_down(self.app.engine.clone()).await;
+        self.app.engine.shut_down().await;
         self.app.store.close().await;
         drop(self.note);
     }
 }
 
-/// Opens the store a configuration names, without migrating it.
-pub async fn open_store(config: &Config) -> Result<Store, qiang_store::Error> {
-    let DatabaseUrl::Sqlite { path } = &config.database.url;
-    Store::open(&format!("sqlite:{}", path.display())).await
+/// What a process works with: the records, the engine on them, and its place among others.
+pub struct Opened {
+    /// Decides.
+    pub engine: Engine,
+    /// Remembers.
+    pub store: Store,
+    /// Tells the time.
+    pub clock: Arc<dyn Clock>,
+    /// Who this process is.
+    pub node: Arc<Node>,
 }
 
-async fn open_engine(config: &Config, clock: Arc<dyn Clock>) -> Result<Engine, Error> {
-    let EngineUrl::Embedded { folder } = &config.engine.url;
-    let options = Options {
-        folder: folder.clone(),
+impl Opened {
+    /// Opens what a configuration names. What was opened is closed again if anything fails.
+    pub async fn open(
+        config: &Config,
+        clock: Arc<dyn Clock>,
+        stop: CancellationToken,
+    ) -> Result<Self, Error> {
+        // An embedded engine is one process's own: it is taken first, and nothing is touched
+        // before.
+        if let EngineUrl::Embedded { folder } = &config.engine.url {
+            let engine = open_embedded(config, folder, Arc::clone(&clock)).await?;
+            let rest = async {
+                let store = open_store(config).await?;
+                store.migrate().await?;
+                Ok::<_, Error>((store, Node::alone()?))
+            };
+            return match rest.await {
+                Ok((store, node)) => Ok(Self { engine, store, clock, node }),
+                Err(error) => {
+                    engine.shut_down().await;
+                    Err(error)
+                }
+            };
+        }
+        let store = open_store(config).await?;
+        store.migrate().await?;
+        let node = Node::join(&store, stop).await?;
+        let engine = open_shared(config, &store, Arc::clone(&clock)).await?;
+        Ok(Self { engine, store, clock, node })
+    }
+}
+
+/// Opens the store a configuration names, without migrating it.
+pub async fn open_store(config: &Config) -> Result<Store, qiang_store::Error> {
+    if let DatabaseUrl::Sqlite { path } = &config.database.url
+        && let Some(folder) = path.parent()
+        && config.engine.url == EngineUrl::Sql
+    {
+        // Nobody else makes the data folder then.
+        let _made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    }
+    Store::open(&config.database.url.url()).await
+}
+
+async fn open_embedded(
+    config: &Config,
+    folder: &Path,
+    clock: Arc<dyn Clock>,
+) -> Result<Engine, Error> {
+    let options = embedded::Options {
+        folder: folder.to_owned(),
         queue: config.engine.queue,
         writer: WriterOptions {
             seed: getrandom::u64().map_err(Error::Random)?,
@@ -155,14 +247,44 @@ async fn open_engine(config: &Config, clock: Arc<dyn Clock>) -> Result<Engine, E
         },
     };
     // Recovery reads a whole journal; that is no work for the runtime's threads.
-    let opened = tokio::task::spawn_blocking(move || Engine::open(options, clock)).await;
+    let opened = tokio::task::spawn_blocking(move || embedded::Engine::open(options, clock)).await;
     match opened {
-        Ok(engine) => Ok(engine?),
+        Ok(engine) => Ok(Engine::Embedded(engine?)),
         Err(panic) => std::panic::resume_unwind(panic.into_panic()),
     }
 }
 
-async fn shut_down(engine: Engine) {
-    // A panic in there was reported when it happened.
-    let _ended = tokio::task::spawn_blocking(move || engine.shut_down()).await;
+async fn open_shared(
+    config: &Config,
+    store: &Store,
+    clock: Arc<dyn Clock>,
+) -> Result<Engine, Error> {
+    match &config.engine.url {
+        EngineUrl::Embedded { .. } => unreachable!("an embedded engine is not shared"),
+        EngineUrl::Redis(place) => {
+            let engine = redis::Engine::open(redis::Options {
+                place: place.clone(),
+                queue: config.engine.queue,
+                // A clock that can be moved is a test's; otherwise all nodes have one time.
+                time: if clock.is_of_machine() {
+                    redis::Time::Server
+                } else {
+                    redis::Time::Given(clock)
+                },
+                node: getrandom::u64().map_err(Error::Random)?,
+            });
+            let engine = engine.await?;
+            epochs::attach(&engine, store).await?;
+            Ok(Engine::Redis(engine))
+        }
+        EngineUrl::Sql => {
+            let mut options = sql::Options { queue: config.engine.queue, ..Default::default() };
+            if let DatabaseUrl::Sqlite { .. } = config.database.url {
+                // One writer at a time, whatever the partitions.
+                options.partitions = 1;
+            }
+            let url = config.database.url.url();
+            Ok(Engine::Sql(sql::Engine::open_url(&url, options, clock).await?))
+        }
+    }
 }

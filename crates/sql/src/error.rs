@@ -180,7 +180,8 @@ pub struct BadColumn {
 
 impl Error {
     /// Whether the database is out of order: gone, full, locked, shutting down, read-only. The
-    /// same may work later. What it refuses because of what was asked of it is not an outage.
+    /// same may work later. What it refuses because of what was asked of it is not an outage, nor
+    /// is a database that was closed by its own user.
     #[must_use]
     pub fn is_outage(&self) -> bool {
         match self {
@@ -260,7 +261,6 @@ fn outage(error: &sqlx::Error) -> bool {
         | sqlx::Error::Tls(_)
         | sqlx::Error::Protocol(_)
         | sqlx::Error::PoolTimedOut
-        | sqlx::Error::PoolClosed
         | sqlx::Error::WorkerCrashed
         | sqlx::Error::BeginFailed => true,
         _ => false,

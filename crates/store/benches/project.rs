@@ -20,7 +20,7 @@ use qiang_sql::scratch::{Scratch, available};
 use qiang_sql::{Database, Dialect, Insert, Params, Tail};
 use qiang_store::{Order, Store};
 
-const CLAIMS: u32 = 200_000;
+const CLAIMS: u32 = 100_000;
 const QUICK_CLAIMS: u32 = 20_000;
 const ROUNDS: usize = 3;
 /// Events in one batch, as the projector reads them from the log.

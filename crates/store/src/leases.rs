@@ -51,6 +51,24 @@ impl Store {
         given.when("giving up a lease").map(drop)
     }
 
+    /// The leases whose names begin with `prefix` and that somebody holds at this moment: name and
+    /// owner.
+    pub async fn held_leases(&self, prefix: &str) -> Result<Vec<(String, String)>> {
+        let held = |known: Known| known.is_held.then_some((known.name, known.owner));
+        Ok(self.known_leases(prefix).await?.into_iter().filter_map(held).collect())
+    }
+
+    async fn known_leases(&self, prefix: &str) -> Result<Vec<Known>> {
+        let select = sql!(
+            "SELECT name, owner, CASE WHEN until_ms > {now} THEN 1 ELSE 0 END FROM leases
+             WHERE name >= ? AND name <= ?"
+        );
+        let last = last(prefix);
+        let values = [prefix.into(), last.as_str().into()];
+        let rows = self.database.fetch_all(select, &values).await.when(DOING)?;
+        rows.iter().map(read).collect()
+    }
+
     /// Takes the lowest number below `count` that is free: the lease `prefix/number`. An owner who
     /// has one gets that one again. `None` if all are taken.
     pub async fn lease_number(
@@ -61,15 +79,7 @@ impl Store {
         ttl: Duration,
     ) -> Result<Option<u16>> {
         let name = |number: u16| format!("{prefix}/{number}");
-        let first = format!("{prefix}/");
-        let last = last(&first);
-        let select = sql!(
-            "SELECT name, owner, CASE WHEN until_ms > {now} THEN 1 ELSE 0 END FROM leases
-             WHERE name >= ? AND name <= ?"
-        );
-        let values = [first.as_str().into(), last.as_str().into()];
-        let rows = self.database.fetch_all(select, &values).await.when(DOING)?;
-        let known: Vec<Known> = rows.iter().map(read).collect::<Result<_>>()?;
+        let known = self.known_leases(&format!("{prefix}/")).await?;
         let of = |number| known.iter().find(|lease| lease.name == name(number));
         let is_mine = |number: &u16| of(*number).is_some_and(|lease| lease.owner == owner);
         let is_free = |number: &u16| of(*number).is_none_or(|lease| !lease.is_held);

@@ -11,6 +11,7 @@
 mod claims;
 mod error;
 mod fields;
+mod history;
 mod leases;
 mod migrations;
 mod orders;

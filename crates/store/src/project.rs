@@ -13,6 +13,7 @@ use qiang_sql::{Transaction, Value, sql};
 
 use crate::claims;
 use crate::error::{Error, Result, While};
+use crate::history;
 use crate::orders::{self, Dates};
 use crate::payments::{self, Payment};
 use crate::refunds;
@@ -114,6 +115,7 @@ pub(crate) async fn write(tx: &mut Transaction, events: &[Event]) -> Result<()> 
     let batch = Batch::of(events);
     let sales: Vec<Sale> = batch.pools.iter().map(|pool| Sale::of(pool)).collect();
     sales::UPSERT.run(tx, &sales, sales::bind).await.when(DOING)?;
+    history::INSERT.run(tx, &batch.changes, history::bind).await.when(DOING)?;
     let facts = facts(tx, &batch).await?;
 
     let rows = |claim| claims::Row { claim, user: claim.user.as_str().into() };
@@ -158,6 +160,8 @@ async fn facts(tx: &mut Transaction, batch: &Batch<'_>) -> Result<HashMap<PoolId
 /// Events with all but the newest version of everything left out.
 pub(crate) struct Batch<'a> {
     pub(crate) pools: Vec<&'a PoolState>,
+    /// All of them, not only the newest.
+    changes: Vec<&'a PoolState>,
     claims: Vec<&'a Claim>,
     refunds: Vec<&'a Refund>,
 }
@@ -166,6 +170,7 @@ impl<'a> Batch<'a> {
     pub(crate) fn of(events: &'a [Event]) -> Self {
         let mut batch = Self {
             pools: Vec::new(),
+            changes: Vec::new(),
             claims: Vec::with_capacity(events.len()),
             refunds: Vec::new(),
         };
@@ -176,6 +181,7 @@ impl<'a> Batch<'a> {
                 Event::Refund(refund) => batch.refunds.push(refund),
             }
         }
+        batch.changes.clone_from(&batch.pools);
         keep_newest(&mut batch.pools, |pool| (pool.id, pool.version));
         keep_newest(&mut batch.claims, |claim| (claim.id, claim.version));
         batch

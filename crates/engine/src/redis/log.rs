@@ -65,6 +65,7 @@ impl Engine {
     ) -> Result<Option<u64>, LogError> {
         let keys = PartitionKeys::new(&self.place().prefix, partition);
         let era = self.shared.era();
+        let known = era.known(partition).max(after);
         let mut pipe = Pipeline::with_capacity(3);
         pipe.cmd("HMGET").arg(&keys.meta).arg("epoch").arg("seq");
         pipe.cmd("HGET").arg(&keys.meta).arg("trimmed");
@@ -77,7 +78,7 @@ impl Engine {
         if seq < after {
             era.raise_known(partition, after);
         }
-        if !era.is_right(partition, &epoch, seq) {
+        if !era.is_right(partition, known, &epoch, seq) {
             return Err(LogError::Behind { after, end: seq });
         }
         let oldest = from_redis_value::<Option<u64>>(trimmed).ok().flatten().unwrap_or(0);
@@ -145,9 +146,10 @@ impl Shared {
 
     /// Fails when a partition is not the one that was there: what is not there is not none.
     async fn check_all(&self) -> Result<(), Error> {
-        let (era, prefix) = (self.era(), &self.link.place().prefix);
+        let (era, place) = (self.era(), self.link.place());
+        let known: Vec<u64> = (0..place.partitions).map(|partition| era.known(partition)).collect();
         let read = self.link.ask_each(|partition| {
-            let meta = PartitionKeys::new(prefix, partition).meta;
+            let meta = PartitionKeys::new(&place.prefix, partition).meta;
             cmd("HMGET").arg(meta).arg("epoch").arg("seq").to_owned()
         });
         let answers = read.await.map_err(|failure| {
@@ -155,9 +157,9 @@ impl Shared {
             Error::Unavailable
         })?;
         let mut all_right = true;
-        for (partition, answer) in (0_u16..).zip(answers) {
+        for ((partition, known), answer) in (0_u16..).zip(known).zip(answers) {
             let (epoch, seq) = stand(answer);
-            all_right &= !era.is_lost(partition) && era.is_right(partition, &epoch, seq);
+            all_right &= !era.is_lost(partition) && era.is_right(partition, known, &epoch, seq);
         }
         if all_right { Ok(()) } else { Err(Error::Unavailable) }
     }

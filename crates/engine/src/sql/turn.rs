@@ -48,11 +48,10 @@ impl Shared {
     /// Serves everybody in line, batch by batch.
     pub(super) async fn serve(&self, partition: u16) {
         let lane = &self.lanes[usize::from(partition)];
-        let serving = Serving { shared: self, lane };
+        let _serving = Serving { shared: self, lane };
         while let Some(jobs) = lane.next() {
             self.serve_batch(partition, lane, jobs).await;
         }
-        drop(serving);
     }
 
     async fn serve_batch(&self, partition: u16, lane: &Lane, mut jobs: Vec<Job>) {
@@ -113,7 +112,7 @@ impl Shared {
         let end = || replies.map_or(End::More, End::Done);
         if events.is_empty() {
             // Nothing is to be kept; if this fails, the connection is closed.
-            let _closed = transaction.rollback().await;
+            let _closed = self.in_time(watch, transaction.rollback()).await;
             return Ok(end());
         }
         let took = Stopwatch::start();

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use qiang_core::{Claim, ClaimId, Command, Event, PoolId, PoolView, Reply, Timestamp};
-use qiang_engine::{Clock, Engine, Error, ManualClock};
+use qiang_engine::embedded::Engine;
+use qiang_engine::{Clock, Error, ManualClock};
 use qiang_testkit::contract::{self, Subject};
 use qiang_testkit::each_seed;
 

@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use qiang_core::Flow;
+use qiang_engine::embedded::{Engine, Options};
 use qiang_engine::{
-    Engine, JournalError, LogReader, ManualClock, OpenError, Options, SqliteJournal, WriterOptions,
-    offline_log,
+    JournalError, LogReader, ManualClock, OpenError, SqliteJournal, WriterOptions, offline_log,
 };
 use rusqlite::Connection;
 use tempfile::TempDir;

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use qiang_core::{Claim, Event, Flow, Outcome, ReleaseReason, State};
-use qiang_engine::{Engine, SystemClock};
+use qiang_engine::SystemClock;
+use qiang_engine::embedded::Engine;
 use qiang_testkit::contract::{money, wish};
 
 use super::fixture::{claim_id, events, grant, open_at, open_sale, options, pool, soon};

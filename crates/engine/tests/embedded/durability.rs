@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use qiang_core::{Event, Flow, Outcome, Refusal};
-use qiang_engine::{Engine, Error, LogReader};
+use qiang_engine::embedded::Engine;
+use qiang_engine::{Error, LogReader};
 use qiang_testkit::contract::wish;
 use tokio::task::JoinSet;
 

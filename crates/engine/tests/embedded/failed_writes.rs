@@ -71,7 +71,8 @@ async fn a_failed_release_poisons_too_and_opening_says_so() {
     assert!(engine.poisoned().is_some());
     // Opening has to write the release as well, and cannot.
     let clock = ManualClock::new(qiang_core::Timestamp::from_millis(60));
-    let opened = qiang_engine::Engine::open(super::fixture::options(folder.path()), clock);
+    let opened =
+        qiang_engine::embedded::Engine::open(super::fixture::options(folder.path()), clock);
     assert!(opened.is_err());
     mend_disk(folder.path());
     let (again, _) = open_at(folder.path(), 60);

@@ -8,7 +8,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use qiang_core::{Claim, ClaimId, Event, Flow, Outcome, PoolId, Timestamp};
-use qiang_engine::{Engine, LogReader, ManualClock, Options, SqliteJournal, WriterOptions};
+use qiang_engine::embedded::{Engine, Options};
+use qiang_engine::{LogReader, ManualClock, SqliteJournal, WriterOptions};
 use qiang_testkit::contract::{sale, wish};
 use rusqlite::Connection;
 use tempfile::TempDir;

@@ -1,6 +1,7 @@
 //! One process owns the folder, and a folder that cannot be used is named.
 
-use qiang_engine::{Engine, ManualClock, OpenError};
+use qiang_engine::embedded::Engine;
+use qiang_engine::{ManualClock, OpenError};
 
 use super::fixture::{new_engine, open_at, options};
 

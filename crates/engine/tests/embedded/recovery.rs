@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use qiang_core::{Book, Flow, Outcome, ReleaseReason, State};
-use qiang_engine::{Engine, offline_log};
+use qiang_engine::embedded::Engine;
+use qiang_engine::offline_log;
 use qiang_testkit::contract::{money, wish};
 use tempfile::TempDir;
 

@@ -4,9 +4,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use qiang_core::{Claim, Event, Flow, Outcome};
-use qiang_engine::{
-    Engine, JournalError, ManualClock, Options, SqliteJournal, WriterOptions, offline_log,
-};
+use qiang_engine::embedded::{Engine, Options};
+use qiang_engine::{JournalError, ManualClock, SqliteJournal, WriterOptions, offline_log};
 use qiang_testkit::contract::wish;
 use rusqlite::Connection;
 use tokio::task::JoinSet;

@@ -1,7 +1,6 @@
 //! Those who wait together are decided together, as if one after the other.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use qiang_core::{Event, Flow, PoolId, Timestamp};
@@ -154,7 +153,6 @@ async fn the_end_is_orderly(on: Dialect) {
     let next = world.engine().await;
     let claims = next.claims(pool(), 0, 10).await.expect("they can be read");
     assert_eq!(claims.iter().map(|claim| claim.user.as_str()).collect::<Vec<_>>(), ["hasty"]);
-    drop(Arc::clone(&world.clock));
 }
 
 on_every_database!(a_crowd_shares_transactions, too_many_are_turned_away, the_end_is_orderly);

@@ -2,9 +2,10 @@
 
 use qiang_core::{Book, Claim, ClaimId, PoolId, PoolState, PoolView, Refund};
 use qiang_engine::Engine;
+use qiang_store::Store;
 
 use super::{Error, caught_up};
-use crate::projector::Projection;
+use crate::projector::{Projection, Projector};
 
 /// Where the truth is read from.
 #[derive(Debug)]
@@ -16,6 +17,13 @@ pub enum Source<'a> {
         /// What follows it.
         projection: &'a Projection,
     },
+    /// An engine that others may work with; the records are brought up to date as needed.
+    At {
+        /// The engine.
+        engine: &'a Engine,
+        /// The records.
+        store: &'a Store,
+    },
     /// A book nobody changes any more.
     Book(&'a Book),
 }
@@ -23,7 +31,9 @@ pub enum Source<'a> {
 impl Source<'_> {
     pub(super) async fn pools(&self, skip: usize, max: usize) -> Result<Vec<PoolView>, Error> {
         Ok(match self {
-            Self::Engine { engine, .. } => engine.pools(skip, max).await?,
+            Self::Engine { engine, .. } | Self::At { engine, .. } => {
+                engine.pools(skip, max).await?
+            }
             Self::Book(book) => {
                 let newest_first = book.pools_from(0).rev().skip(skip).take(max);
                 newest_first.map(qiang_core::Pool::view).collect()
@@ -38,7 +48,9 @@ impl Source<'_> {
         max: u32,
     ) -> Result<Vec<Claim>, Error> {
         Ok(match self {
-            Self::Engine { engine, .. } => engine.claims(pool, after, max).await?,
+            Self::Engine { engine, .. } | Self::At { engine, .. } => {
+                engine.claims(pool, after, max).await?
+            }
             Self::Book(book) => {
                 let numbers = after.saturating_add(1)..=after.saturating_add(max);
                 numbers.map_while(|number| book.claim(ClaimId { pool, number })).collect()
@@ -48,14 +60,14 @@ impl Source<'_> {
 
     pub(super) async fn claim(&self, id: ClaimId) -> Result<Option<Claim>, Error> {
         Ok(match self {
-            Self::Engine { engine, .. } => engine.claim_view(id).await?,
+            Self::Engine { engine, .. } | Self::At { engine, .. } => engine.claim_view(id).await?,
             Self::Book(book) => book.claim(id),
         })
     }
 
     pub(super) async fn pool_state(&self, id: PoolId) -> Result<Option<PoolState>, Error> {
         Ok(match self {
-            Self::Engine { engine, .. } => engine.pool_state(id).await?,
+            Self::Engine { engine, .. } | Self::At { engine, .. } => engine.pool_state(id).await?,
             Self::Book(book) => book.pool(id).map(|pool| pool.state().clone()),
         })
     }
@@ -67,7 +79,9 @@ impl Source<'_> {
         max: usize,
     ) -> Result<Vec<(usize, Refund)>, Error> {
         Ok(match self {
-            Self::Engine { engine, .. } => engine.refunds(pool, from, max).await?,
+            Self::Engine { engine, .. } | Self::At { engine, .. } => {
+                engine.refunds(pool, from, max).await?
+            }
             Self::Book(book) => {
                 let pool = book.pool(pool);
                 pool.map(|pool| pool.refunds_from(from).take(max).collect()).unwrap_or_default()
@@ -79,7 +93,12 @@ impl Source<'_> {
     pub(super) async fn recorded(&self) -> Result<(), Error> {
         match self {
             Self::Engine { engine, projection } => {
-                caught_up(projection, engine.position().await?).await
+                caught_up(projection, &engine.positions().await?).await
+            }
+            Self::At { engine, store } => {
+                let projector = Projector::new((*engine).clone(), (*store).clone()).await;
+                let finished = async { projector?.finish().await };
+                finished.await.map(drop).map_err(|error| Error::Recording(Box::new(error)))
             }
             Self::Book(_) => Ok(()),
         }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -9,17 +10,18 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderValue, Method, StatusCode};
 use bytes::Bytes;
 use qiang_core::UserId;
-use qiang_engine::{Clock as _, FolderLock, OpenError, SqliteJournal, SystemClock};
+use qiang_engine::{Clock as _, Engine, FolderLock, OpenError, SqliteJournal, SystemClock};
+use tokio_util::sync::CancellationToken;
 
 use super::output;
 use crate::audit::{self, Mending, Report, Source};
 use crate::client::Client;
 use crate::config::{Config, EngineUrl};
-use crate::projector::{self, CONSUMER, Projector};
-use crate::running;
+use crate::projector::{self, Projector};
 use crate::secrets::Secrets;
-use crate::server::open_store;
+use crate::server::{Opened, open_store};
 use crate::token::{Key, Principal, Role};
+use crate::{epochs, running};
 
 /// An audit of millions of claims takes its time.
 const PATIENCE: Duration = Duration::from_secs(3_600);
@@ -28,7 +30,9 @@ const TOKEN_TTL_MS: u64 = 600_000;
 /// Check that engine, log and records agree, claim by claim
 ///
 /// Asks the server that runs on the data folder, or the one at --url. When none runs, replays
-/// the journal in the folder, finishes recording what it holds, and compares.
+/// the journal in the folder, finishes recording what it holds, and compares. An engine on Redis
+/// or on a database is asked itself; if Redis has lost something, its sales wait until --repair
+/// has put it back from the records and what Redis still has.
 ///
 /// Exit code 0 only if everything agrees. Differences are listed on stdout, a line each.
 #[derive(Debug, clap::Args)]
@@ -81,7 +85,9 @@ async fn look(args: &Args, config: &Config) -> anyhow::Result<Report> {
     if let Some(url) = &args.url {
         return online(Client::connect_url(url).await?, args, config).await;
     }
-    let EngineUrl::Embedded { folder } = &config.engine.url;
+    let EngineUrl::Embedded { folder } = &config.engine.url else {
+        return shared(args, config).await;
+    };
     if !folder.join("journal.db").exists() {
         anyhow::bail!("there is no journal in {}: name the folder with --data", folder.display());
     }
@@ -137,16 +143,47 @@ async fn offline(args: &Args, config: &Config, folder: &Path) -> anyhow::Result<
     let store = open_store(config).await?;
     store.migrate().await?;
     let (book, log) = audit::replay(folder).await?;
-    let records = store.position(CONSUMER).await?;
-    if records > log {
-        return Err(projector::Error::Ahead { records, log }.into());
-    }
-    let carried = Projector::new(folder, store.clone()).await?.finish().await?;
+    let carried = projector::finish_journal(folder, log, &store).await?;
     if carried > 0 {
         output::say(format_args!("{carried} events were not in the records yet, and are now"));
     }
     let mending = if args.repair { Mending::Records } else { Mending::LookOnly };
     let report = audit::compare(&store, &Source::Book(&book), None, mending).await?;
+    store.close().await;
+    Ok(report)
+}
+
+/// A shared engine can be asked whether or not a server runs.
+async fn shared(args: &Args, config: &Config) -> anyhow::Result<Report> {
+    let stop = CancellationToken::new();
+    let clock = Arc::new(SystemClock);
+    let Opened { engine, store, .. } = Opened::open(config, clock, stop.clone()).await?;
+    if let (Engine::Redis(engine), true) = (&engine, args.repair) {
+        let repaired = epochs::repair(engine, &store).await?;
+        if repaired.partitions > 0 {
+            output::say(format_args!(
+                "{} partitions of Redis had lost something: {} sales and {} claims were put back \
+                 from the records and what Redis still had",
+                repaired.partitions, repaired.pools, repaired.claims
+            ));
+        }
+        for conflict in &repaired.conflicts {
+            output::say(format_args!("a person has to look at this: {conflict}"));
+        }
+    }
+    if let Some(trouble) = engine.trouble() {
+        anyhow::bail!("{trouble}: run `qiang audit --repair`");
+    }
+    let carried = Projector::new(engine.clone(), store.clone()).await?.finish().await;
+    match carried.context("the records could not be brought up to date")? {
+        0 => {}
+        events => output::say(format_args!("{events} events were not in the records yet")),
+    }
+    let mending = if args.repair { Mending::Records } else { Mending::LookOnly };
+    let source = Source::At { engine: &engine, store: &store };
+    let report = audit::compare(&store, &source, None, mending).await?;
+    stop.cancel();
+    engine.shut_down().await;
     store.close().await;
     Ok(report)
 }

@@ -24,11 +24,14 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
     super::log_to_stderr(config)?;
     super::runtime()?.block_on(async {
-        let DatabaseUrl::Sqlite { path } = &config.database.url;
-        let migrations = if args.check && !path.exists() {
+        let file = match &config.database.url {
+            DatabaseUrl::Sqlite { path } => Some(path),
+            DatabaseUrl::Server(_) => None,
+        };
+        let migrations = if args.check && file.is_some_and(|path| !path.exists()) {
             Migration::all()
         } else {
-            if let Some(folder) = path.parent() {
+            if let Some(folder) = file.and_then(|path| path.parent()) {
                 let mut private = std::fs::DirBuilder::new();
                 private
                     .recursive(true)

@@ -21,11 +21,15 @@ pub(super) struct Args {
     /// Where to listen [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
+    /// What this process does, of several that share an engine [default: api,worker]
+    #[arg(long, value_name = "ROLES")]
+    roles: Option<String>,
 }
 
 impl Args {
     pub(super) fn sources(&self, sources: Sources) -> Sources {
-        sources.with_flag("--listen", "http.listen", self.listen.clone())
+        let sources = sources.with_flag("--listen", "http.listen", self.listen.clone());
+        sources.with_flag("--roles", "roles", self.roles.clone())
     }
 }
 

@@ -188,7 +188,9 @@ impl Layers {
     ) -> T {
         let taken = self.take(key, |raw| match raw {
             Raw::Untyped(text) | Raw::Text(text) => {
-                read(text).map(|value| (value, Shown::Plain(text.as_str().into())))
+                // A URL may hold a password.
+                let shown = super::url::without_password(text);
+                read(text).map(|value| (value, Shown::Plain(shown.into())))
             }
             other => {
                 Err(Wrong::new(format!("is {}, not a text", other.kind()), "put it in quotes"))

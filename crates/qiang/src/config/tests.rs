@@ -78,6 +78,7 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
     let other = "o".repeat(32);
     let values = [
         ("data", "/d"),
+        ("roles", "worker,api"),
         ("http.listen", "0.0.0.0:80"),
         ("http.body_limit_bytes", "1024"),
         ("http.header_timeout_ms", "101"),
@@ -292,22 +293,18 @@ fn variables_of_others_are_let_be() {
 #[test]
 fn a_backend_this_build_lacks_is_told_from_one_that_never_was() {
     for (key, url, told) in [
-        (
-            "engine.url",
-            "redis://h:1",
-            "asks for the Redis engine (redis:), which this version does not have yet",
-        ),
-        ("engine.url", "redis-cluster://h", "asks for the Redis Cluster engine"),
-        ("engine.url", "sql:", "asks for the SQL engine (sql:)"),
-        ("database.url", "mysql://u:pw@h/d", "asks for the MySQL store (mysql:)"),
-        ("database.url", "postgres://u:pw@h/d", "asks for the PostgreSQL store (postgres:)"),
+        ("engine.url", "rediss://u:pw@h:1", "this build has no TLS"),
+        ("engine.url", "redis://u:pw@h:1?color=red", "no setting \"color\""),
+        ("engine.url", "sql:mysql", "says more than `sql:`"),
+        ("database.url", "mysql:", "use sqlite:./qiang-data/qiang.db, mysql://HOST/NAME"),
+        ("database.url", "mongo://u:pw@h/d", "mongo:, which means nothing here"),
         ("bus.url", "redis://h", "asks for the Redis Streams bus (redis:)"),
         ("bus.url", "kafka://h", "asks for the Kafka bus (kafka:)"),
         ("bus.url", "amqp://u:pw@h", "asks for the RabbitMQ bus (amqp:)"),
         (
             "engine.url",
             "mongo://h",
-            "mongo:, which means nothing here; use embedded:./qiang-data (redis:, rediss:, redis-cluster:, sql: are yet to come)",
+            "mongo:, which means nothing here; use embedded:./qiang-data, redis://HOST",
         ),
         ("engine.url", "./data", "is not a URL; write it like embedded:./qiang-data"),
         ("database.url", "sqlite::memory:", "would lose every record"),
@@ -358,8 +355,8 @@ fn the_report_reads_back_as_the_same_configuration() {
     assert_eq!(values(&config.expect("valid")), values(&again));
     let json = Report(&with_file("")).json();
     assert_eq!(json["ok"], true);
-    assert_eq!(json["settings"][1]["key"], "http.listen");
-    assert_eq!(json["settings"][1]["origin"], "default");
+    assert_eq!(json["settings"][2]["key"], "http.listen");
+    assert_eq!(json["settings"][2]["origin"], "default");
     let json = Report(&with_file("[http]\nlisen = 1")).json();
     assert_eq!((&json["ok"], &json["faults"][0]["line"]), (&false.into(), &2.into()));
 }

@@ -1,7 +1,10 @@
 //! Backends, each chosen by one URL. A scheme of a backend that exists but is not in this build
 //! is told apart from one that never was. URLs may hold passwords, so only schemes are repeated.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
+
+use qiang_engine::redis;
 
 use super::layers::{Layers, Wrong};
 
@@ -13,16 +16,50 @@ pub enum EngineUrl {
         /// Which folder.
         folder: PathBuf,
     },
+    /// `redis://…` or `redis-cluster://…`: in Redis or Valkey, shared by many processes.
+    Redis(redis::Place),
+    /// `sql:`: in the database that keeps the records, shared by many processes.
+    Sql,
 }
 
 /// Where records are kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum DatabaseUrl {
     /// `sqlite:<file>`
     Sqlite {
         /// Which file.
         path: PathBuf,
     },
+    /// `mysql://…` or `postgres://…`, which may hold a password.
+    Server(String),
+}
+
+impl DatabaseUrl {
+    /// As the driver wants it.
+    #[must_use]
+    pub fn url(&self) -> String {
+        match self {
+            Self::Sqlite { path } => format!("sqlite:{}", path.display()),
+            Self::Server(url) => url.clone(),
+        }
+    }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&without_password(&self.url()))
+    }
+}
+
+/// A URL as it may be shown.
+pub(super) fn without_password(url: &str) -> String {
+    let hidden = || {
+        let (scheme, rest) = url.split_once("://")?;
+        let (login, place) = rest.rsplit_once('@')?;
+        let (user, _) = login.split_once(':')?;
+        Some(format!("{scheme}://{user}:***@{place}"))
+    };
+    hidden().unwrap_or_else(|| url.to_owned())
 }
 
 /// How events travel.
@@ -33,18 +70,6 @@ pub enum BusUrl {
 }
 
 /// Schemes that mean a backend, in the words of a sentence.
-const ENGINES: &[(&str, &str)] = &[
-    ("redis", "the Redis engine"),
-    ("rediss", "the Redis engine"),
-    ("redis-cluster", "the Redis Cluster engine"),
-    ("sql", "the SQL engine"),
-];
-const DATABASES: &[(&str, &str)] = &[
-    ("mysql", "the MySQL store"),
-    ("mariadb", "the MySQL store"),
-    ("postgres", "the PostgreSQL store"),
-    ("postgresql", "the PostgreSQL store"),
-];
 const BUSES: &[(&str, &str)] = &[
     ("redis", "the Redis Streams bus"),
     ("rediss", "the Redis Streams bus"),
@@ -53,14 +78,22 @@ const BUSES: &[(&str, &str)] = &[
     ("amqps", "the RabbitMQ bus"),
 ];
 
+const ENGINES: &str = "redis://HOST, redis-cluster://HOST,HOST or sql:";
+const DATABASES: &str = "mysql://HOST/NAME or postgres://HOST/NAME";
+
 pub(super) fn take_engine(layers: &mut Layers, data: &Path) -> EngineUrl {
-    layers.text("engine.url", &format!("embedded:{}", data.display()), |url| {
-        let folder = match split(url) {
-            Some(("embedded", "")) => data.to_owned(),
-            Some(("embedded", folder)) => PathBuf::from(folder),
-            other => return Err(elsewhere(other, "embedded:./qiang-data", ENGINES)),
-        };
-        Ok(EngineUrl::Embedded { folder })
+    layers.text("engine.url", &format!("embedded:{}", data.display()), |url| match split(url) {
+        Some(("embedded", "")) => Ok(EngineUrl::Embedded { folder: data.to_owned() }),
+        Some(("embedded", folder)) => Ok(EngineUrl::Embedded { folder: PathBuf::from(folder) }),
+        Some(("redis" | "redis-cluster" | "rediss", _)) => match redis::Place::parse(url) {
+            Ok(place) => Ok(EngineUrl::Redis(place)),
+            Err(bad) => Err(Wrong::new("names no Redis", bad.to_string())),
+        },
+        Some(("sql", "")) => Ok(EngineUrl::Sql),
+        Some(("sql", _)) => {
+            Err(Wrong::new("says more than `sql:`", "write just sql:; [database] says which one"))
+        }
+        other => Err(unknown(other, "embedded:./qiang-data", ENGINES)),
     })
 }
 
@@ -68,7 +101,10 @@ pub(super) fn take_database(layers: &mut Layers, data: &Path) -> DatabaseUrl {
     let default = format!("sqlite:{}", data.join("qiang.db").display());
     layers.text("database.url", &default, |url| match split(url) {
         Some(("sqlite", path)) => sqlite(path),
-        other => Err(elsewhere(other, "sqlite:./qiang-data/qiang.db", DATABASES)),
+        Some(("mysql" | "mariadb" | "postgres" | "postgresql", rest)) if rest.len() > 2 => {
+            Ok(DatabaseUrl::Server(url.to_owned()))
+        }
+        other => Err(unknown(other, "sqlite:./qiang-data/qiang.db", DATABASES)),
     })
 }
 
@@ -96,6 +132,16 @@ fn split(url: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = url.split_once(':')?;
     let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'+';
     (!scheme.is_empty() && scheme.bytes().all(plain)).then_some((scheme, rest))
+}
+
+fn unknown(url: Option<(&str, &str)>, here: &str, others: &str) -> Wrong {
+    match url {
+        None => Wrong::new("is not a URL", format!("write it like {here}, {others}")),
+        Some((scheme, _)) => Wrong::new(
+            format!("has the scheme {scheme}:, which means nothing here"),
+            format!("use {here}, {others}"),
+        ),
+    }
 }
 
 fn elsewhere(url: Option<(&str, &str)>, here: &str, others: &[(&str, &str)]) -> Wrong {

@@ -29,7 +29,7 @@ pub async fn healthz() -> &'static str {
 #[utoipa::path(get, path = "/readyz", tag = "operations",
     responses((status = 200, body = Readiness), (status = 503, body = Readiness)))]
 pub async fn readyz(State(app): Shared) -> impl IntoResponse {
-    let engine = app.engine.poisoned().map(str::to_owned);
+    let engine = app.engine.trouble();
     let database = match app.store.ping().await {
         Ok(()) => app.projection.trouble(),
         Err(error) => Some(crate::chain(&error)),

@@ -1,6 +1,7 @@
 //! The product over HTTP: every route, every refusal, every promise about what is kept. One
 //! binary, because each costs its link time; a module is named after a behaviour.
 
+mod backend;
 mod person;
 mod process;
 mod raw;
@@ -16,6 +17,7 @@ mod deadlines;
 mod hanging_up;
 mod killed;
 mod late_payments;
+mod moving;
 mod operations;
 mod orders;
 mod payments;

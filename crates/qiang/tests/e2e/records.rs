@@ -241,7 +241,7 @@ async fn records_that_are_behind_are_no_difference() {
     assert_eq!(first.state(&ids[0]).await, "ordered");
     assert_eq!(first.get(&format!("/orders/{}", ids[0])).await.ok(200)["status"], "PENDING");
     let page = first.ask(Method::GET, "/metrics", &[], "").await.text;
-    assert!(page.contains("qiang_projection_lag_events 10"), "{page}");
+    assert!(page.contains(r#"qiang_projection_lag_events{log="0"} 10"#), "{page}");
     let mut admin = shop.admin().await;
     let auditing = tokio::spawn(async move { admin.get("/admin/audit").await });
     db.execute_batch("ROLLBACK").expect("ours");

@@ -15,6 +15,7 @@ use qiang_engine::ManualClock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::backend::Backend;
 use crate::person::{Answer, Person};
 
 /// When every test begins: 2027-01-15T08:00:00Z.
@@ -30,6 +31,7 @@ pub(crate) struct Shop {
     pub(crate) clock: Arc<ManualClock>,
     settings: Vec<(String, String)>,
     folder: TempDir,
+    backend: Backend,
 }
 
 impl Shop {
@@ -42,25 +44,28 @@ impl Shop {
         let folder = tempfile::tempdir().expect("a folder");
         let settings: Vec<_> =
             settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
-        Self::start(folder, settings, Arc::new(ManualClock::new(START))).await
+        let backend = Backend::of_environment().await;
+        let settings = [backend.settings(), settings].concat();
+        Self::start(folder, settings, backend, Arc::new(ManualClock::new(START))).await
     }
 
     async fn start(
         folder: TempDir,
         settings: Vec<(String, String)>,
+        backend: Backend,
         clock: Arc<ManualClock>,
     ) -> Self {
         let config = config(folder.path(), &settings);
         let server = Server::start(config, Arc::<ManualClock>::clone(&clock)).await;
-        Self { server: server.expect("it starts"), clock, settings, folder }
+        Self { server: server.expect("it starts"), clock, settings, folder, backend }
     }
 
     /// Stops it, lets the test do something to the folder, and starts it again at the same time.
     pub(crate) async fn restart(self, meanwhile: impl FnOnce(&Path)) -> Self {
-        let Self { server, clock, settings, folder } = self;
+        let Self { server, clock, settings, folder, backend } = self;
         server.stop().await;
         meanwhile(folder.path());
-        Self::start(folder, settings, clock).await
+        Self::start(folder, settings, backend, clock).await
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

@@ -122,3 +122,16 @@ CREATE TABLE IF NOT EXISTS leases (
     owner            VARCHAR(128) NOT NULL,
     until_ms         BIGINT       NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {exact};
+
+-- Every change of a sale as a whole, so that an engine that was lost can be made anew.
+CREATE TABLE IF NOT EXISTS sale_changes (
+    sale_id          BIGINT       NOT NULL,
+    version          BIGINT       NOT NULL,
+    kind             VARCHAR(16)  NOT NULL, -- opened, restocked, closed, cleared
+    units            BIGINT,
+    request_id       VARCHAR(128),
+    total            BIGINT       NOT NULL,
+    closed_at        BIGINT,
+    changed_at       BIGINT       NOT NULL,
+    PRIMARY KEY (sale_id, version)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {exact};

@@ -123,3 +123,16 @@ CREATE TABLE leases (
     owner            TEXT COLLATE "C" NOT NULL,
     until_ms         BIGINT           NOT NULL
 );
+
+-- Every change of a sale as a whole, so that an engine that was lost can be made anew.
+CREATE TABLE sale_changes (
+    sale_id          BIGINT           NOT NULL,
+    version          BIGINT           NOT NULL,
+    kind             TEXT COLLATE "C" NOT NULL, -- opened, restocked, closed, cleared
+    units            BIGINT,
+    request_id       TEXT COLLATE "C",
+    total            BIGINT           NOT NULL,
+    closed_at        BIGINT,
+    changed_at       BIGINT           NOT NULL,
+    PRIMARY KEY (sale_id, version)
+);

@@ -1,0 +1,117 @@
+//! `qiang export`: all sales of an engine into a file.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use qiang_core::SnapshotCursor;
+use qiang_engine::redis::PoolRecord;
+use qiang_engine::{Engine, FolderLock, SqliteJournal, SystemClock};
+use tokio_util::sync::CancellationToken;
+
+use super::output;
+use crate::config::{Config, EngineUrl};
+use crate::projector::Projector;
+use crate::server::Opened;
+use crate::{audit, transfer};
+
+const PAGE: u32 = 1_000;
+const POOLS: usize = 100;
+
+/// Write all sales, with their claims, to a file
+///
+/// For moving to another engine: stop the servers, export with the old configuration, import with
+/// the new one, start the servers with that. The file is JSON, a line for each change of a sale,
+/// each claim and each refund, and its last line says how much is in it.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The file; it must not exist yet
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
+    super::log_to_stderr(config)?;
+    super::runtime()?.block_on(async {
+        let records = match &config.engine.url {
+            EngineUrl::Embedded { folder } => {
+                let lock = FolderLock::take(folder)?;
+                SqliteJournal::check_at_rest(folder)?;
+                let (book, _) = audit::replay(folder).await?;
+                let (mut cursor, mut events) = (SnapshotCursor::default(), Vec::new());
+                while !book.snapshot(&mut cursor, usize::MAX, &mut |e| events.push(e.clone())) {}
+                drop(lock);
+                transfer::gathered(events)
+            }
+            EngineUrl::Redis(_) | EngineUrl::Sql => shared(config).await?,
+        };
+        // Users' ids are in there.
+        let file = File::options().write(true).create_new(true).mode(0o600).open(&args.file);
+        let file = file.with_context(|| format!("cannot make {}", args.file.display()))?;
+        let mut writer = transfer::Writer::new(BufWriter::new(&file))?;
+        for record in &records {
+            writer.add(record)?;
+        }
+        let count = writer.finish()?;
+        file.sync_all()?;
+        output::say(format_args!("{count} written to {}", args.file.display()));
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+/// Everything in an engine that others could work with; the caller has stopped them.
+async fn shared(config: &Config) -> anyhow::Result<Vec<PoolRecord>> {
+    let stop = CancellationToken::new();
+    let opened = Opened::open(config, Arc::new(SystemClock), stop.clone()).await?;
+    let Opened { engine, store, .. } = opened;
+    if let Some(trouble) = engine.trouble() {
+        anyhow::bail!("{trouble}: run `qiang audit --repair` first");
+    }
+    let workers = store.held_leases("worker/").await?;
+    if !workers.is_empty() {
+        anyhow::bail!(
+            "{} workers are at work on this database: stop all servers first",
+            workers.len()
+        );
+    }
+    Projector::new(engine.clone(), store.clone()).await?.finish().await?;
+    let (mut records, mut skip) = (Vec::new(), 0);
+    loop {
+        let pools = engine.pools(skip, POOLS).await?;
+        for pool in &pools {
+            let history = store.sale_history(pool.id).await?;
+            let claims =
+                if pool.cleared { Vec::new() } else { claims_of(&engine, pool.id).await? };
+            let refunds = engine.refunds(pool.id, 0, usize::MAX >> 8).await?;
+            let refunds = refunds.into_iter().map(|(_, refund)| refund).collect();
+            records.push(PoolRecord { history, claims, refunds });
+        }
+        if pools.len() < POOLS {
+            break;
+        }
+        skip += pools.len();
+    }
+    stop.cancel();
+    engine.shut_down().await;
+    store.close().await;
+    // Oldest first, so that the file reads like what happened.
+    records.reverse();
+    Ok(records)
+}
+
+async fn claims_of(
+    engine: &Engine,
+    pool: qiang_core::PoolId,
+) -> anyhow::Result<Vec<qiang_core::Claim>> {
+    let (mut all, mut after) = (Vec::new(), 0);
+    loop {
+        let claims = engine.claims(pool, after, PAGE).await?;
+        let Some(last) = claims.last() else { return Ok(all) };
+        after = last.id.number;
+        all.extend(claims);
+    }
+}

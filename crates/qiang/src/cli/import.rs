@@ -1,0 +1,103 @@
+//! `qiang import`: sales out of a file into an engine.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use qiang_core::Event;
+use qiang_engine::redis::PoolRecord;
+use qiang_engine::{Engine, SystemClock};
+use qiang_store::Store;
+use tokio_util::sync::CancellationToken;
+
+use super::output;
+use crate::config::{Config, EngineUrl};
+use crate::server::{Opened, open_store};
+use crate::{epochs, transfer};
+
+const BATCH: usize = 1_000;
+
+/// Put the sales of a file into the configured engine and database
+///
+/// The file is one that `qiang export` wrote. No server may run, and no sale of the file may be
+/// there already. If it is cut off, do it again.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
+    super::log_to_stderr(config)?;
+    super::runtime()?.block_on(async {
+        let records = read(&args.file)?;
+        match &config.engine.url {
+            EngineUrl::Embedded { folder } => embedded(folder, config, &records).await?,
+            EngineUrl::Redis(_) => redis(config, &records).await?,
+            EngineUrl::Sql => anyhow::bail!(
+                "an engine on a database cannot take over sales yet: import into redis:// or embedded:"
+            ),
+        }
+        let claims: usize = records.iter().map(|record| record.claims.len()).sum();
+        output::say(format_args!("{} sales with {claims} claims are in", records.len()));
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn read(path: &Path) -> anyhow::Result<Vec<PoolRecord>> {
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    Ok(transfer::read(BufReader::new(file))?)
+}
+
+async fn redis(config: &Config, records: &[PoolRecord]) -> anyhow::Result<()> {
+    let stop = CancellationToken::new();
+    let opened = Opened::open(config, Arc::new(SystemClock), stop.clone()).await?;
+    let Opened { engine, store, .. } = opened;
+    let Engine::Redis(redis) = &engine else { unreachable!("the URL says redis") };
+    let workers = store.held_leases("worker/").await?;
+    if !workers.is_empty() {
+        anyhow::bail!("{} workers are at work on this database: stop all first", workers.len());
+    }
+    epochs::import(redis, &store, records).await?;
+    write_records(&store, records).await?;
+    stop.cancel();
+    store.close().await;
+    Ok(())
+}
+
+async fn embedded(folder: &Path, config: &Config, records: &[PoolRecord]) -> anyhow::Result<()> {
+    let dense = |record: &&PoolRecord| {
+        (1_u32..).zip(&record.claims).any(|(number, claim)| claim.id.number != number)
+    };
+    if let Some(record) = records.iter().find(dense) {
+        anyhow::bail!(
+            "sale {} is spread over buckets, and its numbers have gaps: an embedded engine cannot \
+             take it over",
+            record.history[0].id
+        );
+    }
+    let (folder, events) = (folder.to_owned(), records.iter().flat_map(PoolRecord::events));
+    let events: Vec<Event> = events.collect();
+    let written =
+        tokio::task::spawn_blocking(move || qiang_engine::embedded::import(&folder, &events));
+    written.await??;
+    let store = open_store(config).await?;
+    store.migrate().await?;
+    write_records(&store, records).await?;
+    store.close().await;
+    Ok(())
+}
+
+async fn write_records(store: &Store, records: &[PoolRecord]) -> anyhow::Result<()> {
+    for record in records {
+        let events: Vec<Event> = record.events().collect();
+        for events in events.chunks(BATCH) {
+            store.upsert(events).await?;
+        }
+    }
+    Ok(())
+}
