@@ -33,6 +33,7 @@ use qiang_core::{
 };
 use redis::{Cmd, Pipeline, Script, Value, cmd};
 
+pub use self::buckets::is_in_its_bucket;
 pub use self::link::Failure;
 pub use self::pack::Unpackable;
 pub use self::restore::{PartitionState, PoolRecord, RestoreError};
@@ -596,7 +597,7 @@ impl Shared {
             return Err(Error::Unavailable);
         };
         let (epoch, seq) = stand(meta);
-        let right = era.is_right(partition, &epoch, seq, known);
+        let right = era.is_right(partition, known, &epoch, seq);
         if right { Ok(answer) } else { Err(Error::Unavailable) }
     }
 

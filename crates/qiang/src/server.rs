@@ -229,7 +229,7 @@ impl Opened {
 pub async fn open_store(config: &Config) -> Result<Store, qiang_store::Error> {
     if let DatabaseUrl::Sqlite { path } = &config.database.url
         && let Some(folder) = path.parent()
-        && config.engine.url == EngineUrl::Sql
+        && !matches!(config.engine.url, EngineUrl::Embedded { .. })
     {
         // Nobody else makes the data folder then.
         let _made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);

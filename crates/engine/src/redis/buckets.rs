@@ -8,25 +8,40 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use qiang_core::{ClaimRequest, Identity, LimitBy, Outcome, PoolId, Refusal, Terms};
+use qiang_core::{Claim, ClaimRequest, Identity, LimitBy, Outcome, PoolId, Refusal, Terms, UserId};
 
 use super::Shared;
-use super::cell::{Cell, CellId, Found, Search};
+use super::cell::{Cell, CellId, Found, Search, Turn};
 use super::wire::{Ask, Move, Said, Standing};
 use crate::Error;
 
 /// Searches of one claim; each ends with units in its bucket, or with the proof that there are
 /// none. Others may be faster so often, but hardly more often.
 const MAX_SEARCHES: usize = 16;
+/// Looks without a pause between them.
+const QUICK_LOOKS: usize = 8;
 /// Looks at all buckets until two agree.
 const MAX_LOOKS: usize = 64;
 
+/// Whether a claim has a number of the bucket in which its buyer's quota is counted, as every claim
+/// has that was granted here.
+#[must_use]
+pub fn is_in_its_bucket(claim: &Claim, terms: &Terms) -> bool {
+    let bucket = CellId::of_claim(claim.id.pool, claim.id.number, terms.buckets).bucket;
+    bucket == bucket_named(&claim.user, claim.identity.as_ref(), terms)
+}
+
 /// The bucket of a buyer.
 pub(super) fn bucket_of(wish: &ClaimRequest, terms: &Terms) -> u16 {
-    let name = match (terms.limit_by, &wish.identity) {
-        (LimitBy::Identity, Some(identity)) => Identity::as_str(identity),
-        (LimitBy::Identity | LimitBy::User, _) => wish.user.as_str(),
+    bucket_named(&wish.user, wish.identity.as_ref(), terms)
+}
+
+fn bucket_named(user: &UserId, identity: Option<&Identity>, terms: &Terms) -> u16 {
+    let name = match (terms.limit_by, identity) {
+        (LimitBy::Identity, Some(identity)) => identity.as_str(),
+        (LimitBy::Identity | LimitBy::User, _) => user.as_str(),
     };
     // FNV-1a: the same on every node and in every version, because it decides where a quota is.
     let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
@@ -44,6 +59,7 @@ impl Shared {
         terms: &Terms,
     ) -> Result<Said, Error> {
         let cell = self.cell(CellId { pool: wish.pool, bucket: bucket_of(&wish, terms) });
+        let wanted = wish.quantity.get();
         for _ in 0..MAX_SEARCHES {
             if cell.memory().answers(&wish, self.memory_time()) {
                 return Ok(Said::Claim(Outcome::Refused(Refusal::SoldOut)));
@@ -54,12 +70,19 @@ impl Shared {
             if !said.is_sold_out() {
                 return Ok(said);
             }
-            if self.search_together(&cell, terms, wish.quantity.get(), seen).await? == Found::None {
+            let (found, turn) = self.search_together(&cell, terms, wanted, seen).await?;
+            if found == Found::None {
                 // Too few for several may still be enough for one.
-                if wish.quantity.get() == 1 {
+                if wanted == 1 {
                     cell.memory().prove();
                 }
                 return Ok(said);
+            }
+            if turn.is_some() {
+                let said = self.ask(&cell, Ask::Claim(wish.clone())).await?;
+                if !said.is_sold_out() {
+                    return Ok(said);
+                }
             }
         }
         Err(Error::Overloaded)
@@ -67,35 +90,40 @@ impl Shared {
 
     /// Searches, or takes the result of a search that began after the `seen`th: then it began after
     /// the one who asks did, and what it found is true for both. An earlier one may have looked at
-    /// a bucket before units came back to it.
+    /// a bucket before units came back to it. Whoever searched gets the turn.
     async fn search_together(
         self: &Arc<Self>,
         cell: &Arc<Cell>,
         terms: &Terms,
         wanted: u32,
         seen: u64,
-    ) -> Result<Found, Error> {
+    ) -> Result<(Found, Option<Turn>), Error> {
         let mut last = cell.search.lock().await;
-        if cell.searches.load(Ordering::Acquire) == seen || last.wanted > wanted {
-            cell.searches.fetch_add(1, Ordering::AcqRel);
-            *last = Search { found: Found::Some, wanted };
-            last.found = self.search(cell, terms, wanted).await?;
+        if cell.searches.load(Ordering::Acquire) != seen && last.wanted <= wanted {
+            return Ok((last.found, None));
         }
-        Ok(last.found)
+        cell.searches.fetch_add(1, Ordering::AcqRel);
+        *last = Search { found: Found::Some, wanted };
+        let (found, turn) = self.search(cell, terms, wanted).await?;
+        last.found = found;
+        Ok((found, Some(turn)))
     }
 
     /// Brings units from other buckets until there are as many as wanted, or none are left. Nothing
-    /// has happened to whoever needs them when it fails.
+    /// has happened to whoever needs them when it fails. As long as the turn is kept, no other
+    /// bucket borrows on this node, so what was brought can be asked for.
     pub(super) async fn search(
         self: &Arc<Self>,
         cell: &Arc<Cell>,
         terms: &Terms,
         wanted: u32,
-    ) -> Result<Found, Error> {
-        self.look_around(cell, terms, wanted).await.map_err(|error| match error {
-            Error::OutcomeUnknown => Error::Unavailable,
-            error => error,
-        })
+    ) -> Result<(Found, Turn), Error> {
+        let turn = Arc::clone(&self.cell(CellId::head(cell.id.pool)).turn).lock_owned().await;
+        match self.look_around(cell, terms, wanted).await {
+            Ok(found) => Ok((found, turn)),
+            Err(Error::OutcomeUnknown) => Err(Error::Unavailable),
+            Err(error) => Err(error),
+        }
     }
 
     async fn look_around(
@@ -106,7 +134,12 @@ impl Shared {
     ) -> Result<Found, Error> {
         let (pool, own) = (cell.id.pool, cell.id.bucket);
         let mut before: Option<Vec<Standing>> = None;
-        for _ in 0..MAX_LOOKS {
+        for look in 0..MAX_LOOKS {
+            if look >= QUICK_LOOKS {
+                // Another node wants the same: whoever waits longer lets the other one have it.
+                let ms = look as u64 * (1 + self.node % 4);
+                tokio::time::sleep(Duration::from_millis(ms)).await;
+            }
             let all = self.standings(pool, terms.buckets).await?;
             let here = all[usize::from(own)].available;
             if here >= wanted {

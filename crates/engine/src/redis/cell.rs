@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use qiang_core::PoolId;
 use tokio::sync::oneshot;
@@ -65,7 +65,12 @@ pub(super) struct Cell {
     /// How many searches in other buckets were begun, and what the last one found.
     pub(super) searches: AtomicU64,
     pub(super) search: tokio::sync::Mutex<Search>,
+    /// Of the first bucket: which bucket of the pool borrows on this node.
+    pub(super) turn: Arc<tokio::sync::Mutex<()>>,
 }
+
+/// Kept as long as no other bucket of the pool may borrow.
+pub(super) type Turn = tokio::sync::OwnedMutexGuard<()>;
 
 /// The last search in other buckets.
 #[derive(Debug, Clone, Copy, Default)]
@@ -96,6 +101,7 @@ impl Cell {
             memory: Mutex::default(),
             searches: AtomicU64::new(0),
             search: tokio::sync::Mutex::default(),
+            turn: Arc::default(),
         }
     }
 

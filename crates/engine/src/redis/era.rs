@@ -86,10 +86,9 @@ impl Era {
         self.reserved[usize::from(partition)].fetch_max(count, Ordering::AcqRel);
     }
 
-    /// Whether a partition that bears this epoch and ends there is the one that was there. If not,
-    /// it is lost. `known` is what was known when the question was sent: what others were told
-    /// since may be newer than its answer.
-    pub(super) fn is_right(&self, partition: u16, epoch: &str, seq: u64, known: u64) -> bool {
+    /// Whether a partition that bears this epoch and ends there is the one of which `known` was
+    /// known when it was asked. If not, it is lost.
+    pub(super) fn is_right(&self, partition: u16, known: u64, epoch: &str, seq: u64) -> bool {
         let right = *self.name == *epoch && seq >= known;
         if !right {
             self.lose(partition, epoch, seq);
@@ -158,12 +157,13 @@ mod tests {
     fn why_a_partition_is_lost_is_said() {
         let era = Era::unset(2).next("e1");
         era.raise_known(0, 9);
-        assert!(era.is_right(0, "e1", 9, 9) && era.lost().is_empty());
-        assert!(era.is_right(0, "e1", 8, 7), "asked when 7 was known, answered when 9 was");
+        // The log went on while it was asked.
+        assert!(era.is_right(0, 7, "e1", 8) && era.lost().is_empty());
+        assert!(era.is_right(0, 9, "e1", 9) && era.lost().is_empty());
         for (epoch, seq, why) in
             [("", 0, "is empty"), ("e2", 20, "epoch e2"), ("e1", 8, "ends at 8")]
         {
-            assert!(!era.is_right(0, epoch, seq, 9));
+            assert!(!era.is_right(0, 9, epoch, seq));
             assert!(era.lost()[&0].contains(why), "{:?}", era.lost());
         }
         assert!(era.is_lost(0) && !era.is_lost(1));

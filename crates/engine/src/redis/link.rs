@@ -117,14 +117,16 @@ impl Link {
                     asking = true;
                 }
                 _ => {
+                    // A replica: the address may mean another server by now.
+                    if error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly) {
+                        self.leave(&node);
+                    }
                     let mut failure = Failure::refused(error);
                     // What came before it was carried out.
                     failure.may_have_happened |= place > 0;
                     if failure.kind == Kind::Passing {
-                        // Whoever says so may have lost the slot since, or be another server than
-                        // the address means now.
+                        // Whoever says so may have lost the slot since.
                         self.forget_owners();
-                        self.leave(&node);
                     }
                     return Err(failure);
                 }

@@ -78,7 +78,7 @@ impl Engine {
         if seq < after {
             era.raise_known(partition, after);
         }
-        if !era.is_right(partition, &epoch, seq, known) {
+        if !era.is_right(partition, known, &epoch, seq) {
             return Err(LogError::Behind { after, end: seq });
         }
         let oldest = from_redis_value::<Option<u64>>(trimmed).ok().flatten().unwrap_or(0);
@@ -146,10 +146,10 @@ impl Shared {
 
     /// Fails when a partition is not the one that was there: what is not there is not none.
     async fn check_all(&self) -> Result<(), Error> {
-        let (era, prefix) = (self.era(), &self.link.place().prefix);
-        let known: Vec<u64> = (0..self.link.place().partitions).map(|one| era.known(one)).collect();
+        let (era, place) = (self.era(), self.link.place());
+        let known: Vec<u64> = (0..place.partitions).map(|partition| era.known(partition)).collect();
         let read = self.link.ask_each(|partition| {
-            let meta = PartitionKeys::new(prefix, partition).meta;
+            let meta = PartitionKeys::new(&place.prefix, partition).meta;
             cmd("HMGET").arg(meta).arg("epoch").arg("seq").to_owned()
         });
         let answers = read.await.map_err(|failure| {
@@ -157,9 +157,9 @@ impl Shared {
             Error::Unavailable
         })?;
         let mut all_right = true;
-        for ((partition, answer), known) in (0_u16..).zip(answers).zip(known) {
+        for ((partition, known), answer) in (0_u16..).zip(known).zip(answers) {
             let (epoch, seq) = stand(answer);
-            all_right &= !era.is_lost(partition) && era.is_right(partition, &epoch, seq, known);
+            all_right &= !era.is_lost(partition) && era.is_right(partition, known, &epoch, seq);
         }
         if all_right { Ok(()) } else { Err(Error::Unavailable) }
     }

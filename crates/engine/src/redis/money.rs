@@ -47,6 +47,7 @@ impl Shared {
         let id = CellId::of_claim(pool, number, terms.buckets);
         let cell = self.cell(id);
         let mut borrow = terms.buckets > 1;
+        let mut turn = None;
         for round in 1..=MAX_ROUNDS {
             let Some(fence) = self.reserve(&pay.payment, pool).await? else {
                 return Ok(Outcome::Refused(Refusal::PaymentConflict));
@@ -65,7 +66,9 @@ impl Shared {
                     };
                     // What was brought may be sold before the money is back; it is not owed back
                     // for that as long as there is more.
-                    let found = self.search(&cell, &terms, claim.quantity).await?;
+                    drop(turn.take());
+                    let (found, own) = self.search(&cell, &terms, claim.quantity).await?;
+                    turn = Some(own);
                     borrow = found == Found::Some && round + 1 < MAX_ROUNDS;
                 }
                 other => unreachable!("asked about money, answered {other:?}"),

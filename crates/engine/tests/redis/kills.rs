@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use qiang_core::{Book, Claim, Outcome, PoolId, Refusal};
 use qiang_engine::redis::Engine;
@@ -11,6 +12,9 @@ use qiang_testkit::servers::redis::Durability;
 
 use crate::fixture::{claims, events, node, open, orders, pool, prefix, view};
 use crate::servers::own;
+
+/// Far longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Buyers who go on until told to stop; gives what each was told, by user.
 pub(crate) async fn load(
@@ -42,6 +46,22 @@ pub(crate) async fn load(
         }
     };
     (0..8).map(|task| tokio::spawn(buyer(task))).collect()
+}
+
+/// Until so many more are sold. A server that is away for a while is waited for.
+pub(crate) async fn sells(engine: &Engine, id: PoolId, more: u32) {
+    let sold = async {
+        let mut before = None;
+        loop {
+            let view = engine.pool(id).await.ok().flatten();
+            let before = before.get_or_insert_with(|| view.as_ref().map_or(0, |view| view.claims));
+            if view.is_some_and(|view| view.claims >= *before + more) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, sold).await.expect("it goes on");
 }
 
 /// Everything anybody was told is there, nothing is sold twice, and the log says the same.
@@ -89,8 +109,7 @@ async fn what_was_acknowledged_survives_every_kill_of_redis() {
     let tasks = load(&nodes, &pools, &stop).await;
     for _ in 0..ROUNDS {
         // Some more are sold, and then it dies among them.
-        let before = view(&nodes[0], pools[0]).await.claims;
-        while view(&nodes[0], pools[0]).await.claims < before + 100 {}
+        sells(&nodes[0], pools[0], 100).await;
         let server = Arc::clone(&server);
         let killed = tokio::task::spawn_blocking(move || server.restart());
         killed.await.expect("no panic").expect("it starts again");

@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result};
 use qiang_testkit::servers::cluster::{MASTERS, Options};
 use qiang_testkit::servers::{Cluster, or_skip};
 
-use crate::fixture::{granted, node, open, orders, pool, prefix, view, wish};
-use crate::kills::{audit, load};
+use crate::fixture::{node, open, orders, pool, prefix};
+use crate::kills::{audit, load, sells};
 
 /// Moves a slot, key by key, as `redis-cli --cluster reshard` does; the scripts there are unknown.
 fn reshard(cluster: &Cluster, slot: u16) -> Result<()> {
@@ -51,13 +51,12 @@ async fn a_slot_that_moves_takes_the_sale_along() {
     let partition = nodes[0].partitions_of(id, 1)[0];
     let slot = cluster.slot(&format!("p{partition}")).expect("it answers");
     for _ in 0..3 {
-        let before = view(&nodes[0], id).await.claims;
-        while view(&nodes[0], id).await.claims < before + 50 {}
+        sells(&nodes[0], id, 50).await;
         let moving = Arc::clone(&cluster);
         let moved = tokio::task::spawn_blocking(move || reshard(&moving, slot));
         moved.await.expect("no panic").expect("it moves");
-        granted(&nodes[0], wish(id, &format!("after{before}"))).await;
     }
+    sells(&nodes[0], id, 50).await;
     stop.store(true, Ordering::SeqCst);
     let mut told = BTreeMap::new();
     for task in tasks {

@@ -28,10 +28,11 @@ async fn a_payment_told_to_many_pools_at_once_counts_in_one() {
         }
         orders_of.push(claims);
     }
-    for payment in 0..30 {
+    for payment in 0..30_usize {
+        let order = |teller: usize| orders_of[teller % 3].get(payment).copied();
         let told = (0..6).map(|teller: usize| {
             let engine = nodes[teller % 2].clone();
-            let pay = money(orders_of[teller % 3][payment], &format!("p{payment}"));
+            let pay = money(order(teller).expect("there are thirty"), &format!("p{payment}"));
             tokio::spawn(async move { engine.pay(pay).await })
         });
         let (mut done, mut replayed) = (Vec::new(), Vec::new());

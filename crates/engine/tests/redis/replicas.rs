@@ -23,7 +23,7 @@ async fn pair() -> Option<(Redis, Redis)> {
             if said.contains("master_link_status:up") {
                 return;
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(Duration::from_secs(30), linked).await.expect("it is linked");

@@ -83,7 +83,7 @@ fn welcome(server: &Server, first: bool) {
             }
         }
     }
-    if first {
+    if first && config.data.join(crate::secrets::FILE_NAME).exists() {
         output::say(format_args!("  keys   made, in {data}/{}", crate::secrets::FILE_NAME));
     }
     if config.payments.sandbox {

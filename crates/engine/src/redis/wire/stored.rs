@@ -1,0 +1,286 @@
+//! Claims, refunds and changes of a pool as the script keeps and logs them.
+
+use std::sync::Arc;
+
+use qiang_core::{
+    Cents, Claim, ClaimId, Event, Identity, PaymentId, PoolChange, PoolId, PoolState, Refund,
+    RefundReason, ReleaseReason, RequestId, State, Terms, Timestamp, UserId,
+};
+
+use super::super::pack::{Packer, Result, Unpackable, Unpacker};
+use super::{decode_terms, encode_terms};
+
+/// The parts of an amount that a script's numbers hold exactly.
+pub(super) fn split(amount: Cents) -> (i64, i64) {
+    (amount.get() >> 16, amount.get() & 0xffff)
+}
+
+pub(super) fn joined(high: i64, low: i64) -> Cents {
+    Cents::new((high << 16) | low)
+}
+
+/// Every field of a claim, as a script keeps it.
+const CLAIM_FIELDS: usize = 17;
+const EVENT_CLAIM: i64 = 1;
+const EVENT_POOL: i64 = 2;
+const EVENT_REFUND: i64 = 3;
+
+pub(in crate::redis) fn read_claim(pool: PoolId, bytes: &[u8]) -> Result<Claim> {
+    match read_event(pool, &mut Unpacker::new(bytes))? {
+        Event::Claim(claim) => Ok(claim),
+        Event::Pool(_) | Event::Refund(_) => Err(Unpackable::new("a claim")),
+    }
+}
+
+pub(in crate::redis) fn read_refund(pool: PoolId, bytes: &[u8]) -> Result<Refund> {
+    match read_event(pool, &mut Unpacker::new(bytes))? {
+        Event::Refund(refund) => Ok(refund),
+        Event::Pool(_) | Event::Claim(_) => Err(Unpackable::new("a refund")),
+    }
+}
+
+/// All events of one entry of the log.
+pub(in crate::redis) fn read_events(pool: PoolId, bytes: &[u8], to: &mut Vec<Event>) -> Result<()> {
+    let mut from = Unpacker::new(bytes);
+    while !from.is_empty() {
+        to.push(read_event(pool, &mut from)?);
+    }
+    Ok(())
+}
+
+fn read_event(pool: PoolId, from: &mut Unpacker<'_>) -> Result<Event> {
+    let fields = from.list()?;
+    match from.int()? {
+        EVENT_CLAIM => {
+            let claim = Event::Claim(read_claim_fields(pool, from)?);
+            if fields > CLAIM_FIELDS {
+                // Which claim stands in its place: the script's own affair.
+                from.int()?;
+            }
+            Ok(claim)
+        }
+        EVENT_POOL => Ok(Event::Pool(read_pool_state(pool, from)?)),
+        EVENT_REFUND => {
+            let number = from.number()?;
+            let payment = id(from, PaymentId::new)?;
+            let (high, low) = (from.int()?, from.int()?);
+            let reason = match from.int()? {
+                0 => RefundReason::Late,
+                1 => RefundReason::AlreadyPaid,
+                2 => RefundReason::AmountMismatch,
+                _ => return Err(Unpackable::new("a reason of a refund")),
+            };
+            let (order, amount, at) = (ClaimId { pool, number }, joined(high, low), time(from)?);
+            Ok(Event::Refund(Refund { order, payment, amount, reason, at }))
+        }
+        _ => Err(Unpackable::new("an event")),
+    }
+}
+
+fn read_claim_fields(pool: PoolId, from: &mut Unpacker<'_>) -> Result<Claim> {
+    Ok(Claim {
+        id: ClaimId { pool, number: from.number()? },
+        user: id(from, UserId::new)?,
+        identity: id_or_none(from, Identity::new)?,
+        request: id_or_none(from, RequestId::new)?,
+        quantity: from.number()?,
+        unit_price: Cents::new(from.int()?),
+        portion: number_or_none(from)?,
+        state: state(from)?,
+        version: from.number()?,
+        created_at: time(from)?,
+        changed_at: time(from)?,
+        hold_until: time_or_none(from)?,
+        pay_by: time_or_none(from)?,
+        payment: id_or_none(from, PaymentId::new)?,
+        replaces: from.number().map(|number: u32| (number > 0).then_some(number))?,
+        reason: reason(from)?,
+    })
+}
+
+fn read_pool_state(pool: PoolId, from: &mut Unpacker<'_>) -> Result<PoolState> {
+    let version = from.number()?;
+    let (change, units) = (from.int()?, from.number()?);
+    let request = from.text()?;
+    let change = match change {
+        0 => PoolChange::Opened,
+        1 => {
+            let request = RequestId::new(request).map_err(|_| Unpackable::new("a request id"))?;
+            PoolChange::Restocked { units, request }
+        }
+        2 => PoolChange::Closed,
+        3 => PoolChange::Cleared,
+        _ => return Err(Unpackable::new("a change of a pool")),
+    };
+    let (total, closed_at, at) = (from.number()?, time_or_none(from)?, time(from)?);
+    let terms = decode_terms(from.bytes()?)?;
+    Ok(PoolState { id: pool, version, change, terms, total, closed_at, at })
+}
+
+/// A change of a pool as the history keeps it: without the terms, which never change.
+pub(in crate::redis) fn read_change(
+    pool: PoolId,
+    terms: &Arc<Terms>,
+    bytes: &[u8],
+) -> Result<PoolState> {
+    let mut with_terms = bytes.to_vec();
+    with_terms.extend(Packer::default().bytes(&encode_terms(terms)).finish());
+    let mut from = Unpacker::new(&with_terms);
+    from.list()?;
+    read_pool_state(pool, &mut from)
+}
+
+/// A change of a pool as the history keeps it.
+pub(in crate::redis) fn pack_change(state: &PoolState) -> Vec<u8> {
+    let (change, units, request) = match &state.change {
+        PoolChange::Opened => (0, 0, ""),
+        PoolChange::Restocked { units, request } => (1, *units, request.as_str()),
+        PoolChange::Closed => (2, 0, ""),
+        PoolChange::Cleared => (3, 0, ""),
+    };
+    Packer::default()
+        .list(7)
+        .int(state.version.into())
+        .int(change)
+        .int(units.into())
+        .text(request)
+        .int(state.total.into())
+        .int(state.closed_at.map_or(-1, Timestamp::millis))
+        .int(state.at.millis())
+        .finish()
+}
+
+/// A claim as the script keeps it, with the claim that stands in its place.
+pub(in crate::redis) fn pack_claim(claim: &Claim, replaced_by: u32) -> Vec<u8> {
+    let text = |text: Option<&str>| text.unwrap_or("").to_owned();
+    let time = |at: Option<Timestamp>| at.map_or(-1, Timestamp::millis);
+    Packer::default()
+        .list(CLAIM_FIELDS + 1)
+        .int(EVENT_CLAIM)
+        .int(claim.id.number.into())
+        .text(claim.user.as_str())
+        .text(&text(claim.identity.as_ref().map(Identity::as_str)))
+        .text(&text(claim.request.as_ref().map(RequestId::as_str)))
+        .int(claim.quantity.into())
+        .int(claim.unit_price.get())
+        .int(claim.portion.map_or(-1, i64::from))
+        .int(match claim.state {
+            State::Held => 0,
+            State::Ordered => 1,
+            State::Paid => 2,
+            State::Released => 3,
+        })
+        .int(claim.version.into())
+        .int(claim.created_at.millis())
+        .int(claim.changed_at.millis())
+        .int(time(claim.hold_until))
+        .int(time(claim.pay_by))
+        .text(&text(claim.payment.as_ref().map(PaymentId::as_str)))
+        .int(claim.replaces.unwrap_or(0).into())
+        .int(reason_number(claim.reason))
+        .int(replaced_by.into())
+        .finish()
+}
+
+/// A refund as the script keeps it.
+pub(in crate::redis) fn pack_refund(refund: &Refund) -> Vec<u8> {
+    let (high, low) = split(refund.amount);
+    Packer::default()
+        .list(7)
+        .int(EVENT_REFUND)
+        .int(refund.order.number.into())
+        .text(refund.payment.as_str())
+        .int(high)
+        .int(low)
+        .int(refund_reason_number(refund.reason))
+        .int(refund.at.millis())
+        .finish()
+}
+
+/// What became of a payment, as the script keeps it.
+pub(in crate::redis) fn pack_paid(order: u32, claim: u32) -> Vec<u8> {
+    Packer::default().list(3).int(order.into()).int(0).int(claim.into()).finish()
+}
+
+pub(in crate::redis) fn pack_refunded(refund: &Refund) -> Vec<u8> {
+    let (high, low) = split(refund.amount);
+    Packer::default()
+        .list(6)
+        .int(refund.order.number.into())
+        .int(1)
+        .int(high)
+        .int(low)
+        .int(refund_reason_number(refund.reason))
+        .int(refund.at.millis())
+        .finish()
+}
+
+fn refund_reason_number(reason: RefundReason) -> i64 {
+    match reason {
+        RefundReason::Late => 0,
+        RefundReason::AlreadyPaid => 1,
+        RefundReason::AmountMismatch => 2,
+    }
+}
+
+pub(super) fn reason_number(reason: Option<ReleaseReason>) -> i64 {
+    match reason {
+        None => 0,
+        Some(ReleaseReason::GaveUp) => 1,
+        Some(ReleaseReason::Cancelled) => 2,
+        Some(ReleaseReason::HoldExpired) => 3,
+        Some(ReleaseReason::PayExpired) => 4,
+    }
+}
+
+fn reason(from: &mut Unpacker<'_>) -> Result<Option<ReleaseReason>> {
+    Ok(match from.int()? {
+        0 => None,
+        1 => Some(ReleaseReason::GaveUp),
+        2 => Some(ReleaseReason::Cancelled),
+        3 => Some(ReleaseReason::HoldExpired),
+        4 => Some(ReleaseReason::PayExpired),
+        _ => return Err(Unpackable::new("a reason of a release")),
+    })
+}
+
+pub(super) fn state(from: &mut Unpacker<'_>) -> Result<State> {
+    Ok(match from.int()? {
+        0 => State::Held,
+        1 => State::Ordered,
+        2 => State::Paid,
+        3 => State::Released,
+        _ => return Err(Unpackable::new("a state of a claim")),
+    })
+}
+
+pub(super) fn time(from: &mut Unpacker<'_>) -> Result<Timestamp> {
+    from.int().map(Timestamp::from_millis)
+}
+
+pub(super) fn time_or_none(from: &mut Unpacker<'_>) -> Result<Option<Timestamp>> {
+    from.int().map(|ms| (ms >= 0).then(|| Timestamp::from_millis(ms)))
+}
+
+pub(super) fn number_or_none(from: &mut Unpacker<'_>) -> Result<Option<u32>> {
+    from.int().map(|number| u32::try_from(number).ok())
+}
+
+fn id<T>(
+    from: &mut Unpacker<'_>,
+    make: fn(&str) -> std::result::Result<T, qiang_core::BadId>,
+) -> Result<T> {
+    make(from.text()?).map_err(|_| Unpackable::new("an id"))
+}
+
+fn id_or_none<T>(
+    from: &mut Unpacker<'_>,
+    make: fn(&str) -> std::result::Result<T, qiang_core::BadId>,
+) -> Result<Option<T>> {
+    let text = from.text()?;
+    if text.is_empty() {
+        Ok(None)
+    } else {
+        make(text).map(Some).map_err(|_| Unpackable::new("an id"))
+    }
+}
