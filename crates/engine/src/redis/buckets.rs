@@ -79,7 +79,8 @@ impl Shared {
                 return Ok(said);
             }
             if turn.is_some() {
-                let said = self.ask(&cell, Ask::Claim(wish.clone())).await?;
+                let said =
+                    self.ask(&cell, Ask::Claim { wish: wish.clone(), by: terms.limit_by }).await?;
                 if !said.is_sold_out() {
                     return Ok(said);
                 }
