@@ -12,7 +12,7 @@ use crate::shop::Shop;
 const STOCK: u32 = 203;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p18_a_spread_sale_on_a_cluster_sells_out_exactly_and_can_be_cleared() {
+async fn a_spread_sale_on_a_cluster_sells_out_exactly_and_can_be_cleared() {
     let Some(cluster) = shared::redis_cluster() else { return };
     let Some(shop) = Shop::on(&cluster, Dialect::Postgres).await else { return };
     let nodes = ["api", "api", "worker"].map(|roles| shop.start(roles));

@@ -81,6 +81,10 @@ impl Person {
         self.ask(Method::DELETE, path, None, Value::Null).await
     }
 
+    pub(crate) async fn put(&mut self, path: &str, body: Value) -> Answer {
+        self.ask(Method::PUT, path, None, body).await
+    }
+
     pub(crate) async fn post(&mut self, path: &str, body: Value) -> Answer {
         self.ask(Method::POST, path, None, body).await
     }

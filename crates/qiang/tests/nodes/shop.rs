@@ -255,8 +255,10 @@ fn listen(stderr: ChildStderr, said: &Mutex<String>, ready: &std::sync::mpsc::Se
         said.push_str(&line);
         said.push('\n');
         drop(said);
-        let url = line.trim().strip_prefix("API ").map(str::trim);
-        let address = url.and_then(|url| url.strip_prefix("http://")?.strip_suffix("/api/v1"));
+        let line = line.trim();
+        // A worker has no API, but says how it is.
+        let url = line.strip_prefix("API ").or(line.strip_prefix("health "));
+        let address = url.and_then(|url| url.trim().strip_prefix("http://")?.split('/').next());
         if let Some(address) = address {
             // Nobody waits any more only if the test has ended.
             let _heard = ready.send(address.parse().expect("an address"));

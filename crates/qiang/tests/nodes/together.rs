@@ -55,11 +55,22 @@ async fn are_one_shop(shop: &Shop) {
     let orders = Person::buyer(doors[1], "late").get("/api/v1/orders").await.ok(200);
     assert_eq!(orders["orders"].as_array().map(Vec::len), Some(1), "{orders}");
 
+    // What is current at one door soon is at the other.
+    let body = json!({ "sale_id": sale });
+    Person::admin(doors[0]).put("/api/v1/current-sale", body).await.ok(200);
+    eventually("the other door knows the current sale", async || {
+        let current = Person::admin(doors[1]).get("/api/v1/current-sale").await;
+        current.status == 200 && current.body["id"] == sale.as_str()
+    })
+    .await;
+
     for worker in &nodes[2..] {
         let mut person = Person::admin(worker.address);
         assert_eq!(person.page("/healthz").await, "ok\n");
         assert_eq!(person.get("/readyz").await.ok(200)["ready"], true);
         assert!(person.page("/metrics").await.contains("qiang_projection_position{log=\"0\"}"));
+        let sent_away = person.get("/api/v1/sales").await.ok(404);
+        assert!(sent_away["detail"].as_str().is_some_and(|detail| detail.contains("worker")));
     }
     audit(doors[1]).await;
     shop.audit_ok();
