@@ -183,8 +183,7 @@ impl Shared {
 
     fn packed(&self, question: &Question<'_>, this: Try) -> Pipeline {
         let Question { cell, lane, number, era, asks, time } = question;
-        let place = self.link.place();
-        let keep = place.wait > 0 || this == Try::Again;
+        let keep = this == Try::Again;
         let signed = |number: u64| i64::try_from(number).expect("counted from 1");
         let mut packer = Packer::default();
         packer

@@ -125,7 +125,6 @@ impl Shared {
         let mut call = REGISTRY.call([&*keys.meta, &*keys.payers]);
         call.arg(payment.as_str()).arg(pool.get()).arg(expected);
         call.arg(era.name()).arg(era.reserved(partition));
-        call.arg(u8::from(self.link.place().wait > 0));
         let mut pipe = Pipeline::with_capacity(2);
         pipe.add_command(call);
         self.add_wait(&mut pipe);

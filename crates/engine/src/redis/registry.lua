@@ -2,8 +2,7 @@
 -- has it, or when it is what the caller expects; either way the answer is who has it now. How many
 -- were set is counted, so that a state that has gone back is noticed.
 -- KEYS meta, payers
--- ARGV payment, pool, what the caller expects ('' for nobody), epoch, count the caller knows,
---      1 to write in any case, for whoever waits for replicas
+-- ARGV payment, pool, what the caller expects ('' for nobody), epoch, count the caller knows
 -- Answers { "lost", epoch, count } or { "ok", owner, count }
 local meta = redis.call('HMGET', KEYS[1], 'epoch', 'reserved')
 local count = tonumber(meta[2] or '0')
@@ -16,7 +15,5 @@ if owner == ARGV[3] then
     owner = ARGV[2] .. ':' .. fence
     redis.call('HSET', KEYS[2], ARGV[1], owner)
     count = redis.call('HINCRBY', KEYS[1], 'reserved', 1)
-elseif ARGV[6] == '1' then
-    redis.call('HSET', KEYS[1], 'reserved', count)
 end
 return { 'ok', owner, count }

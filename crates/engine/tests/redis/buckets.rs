@@ -67,23 +67,26 @@ async fn p18_too_few_for_several_is_still_enough_for_one() {
     let Some(url) = shared::redis() else { return };
     let engine = node(&url, &prefix()).await;
     let id = pool(5);
-    let mut terms = spread(4, 4);
-    terms.limit_per_user = 5;
+    let mut terms = spread(16, 8);
+    terms.limit_per_user = 50;
     open(&engine, id, terms).await;
+    for user in 0..8 {
+        granted(&engine, wish(id, &format!("first{user}"))).await;
+    }
     // So many that it is remembered, and many at once that search together.
-    for round in 0..10 {
+    for round in 0..20 {
         let greedy = (0..40).map(|user| {
             let engine = engine.clone();
-            let wish = wish_for(id, &format!("u{round}-{user}"), 5);
+            let wish = wish_for(id, &format!("u{round}-{user}"), 50);
             tokio::spawn(async move { refused(&engine, wish).await })
         });
         for refusal in greedy.collect::<Vec<_>>() {
             assert_eq!(refusal.await.expect("no panic"), Refusal::SoldOut);
         }
     }
-    let modest = (0..4).map(|user| {
+    let modest = (0..8).map(|user| {
         let engine = engine.clone();
-        let greedy = wish_for(id, &format!("g{user}"), 5);
+        let greedy = wish_for(id, &format!("g{user}"), 50);
         let modest = wish(id, &format!("m{user}"));
         tokio::spawn(async move { tokio::join!(engine.claim(greedy), granted(&engine, modest)) })
     });

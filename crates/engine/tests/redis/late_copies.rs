@@ -49,7 +49,8 @@ async fn p06_a_late_copy_of_an_answered_call_has_no_effect() {
     let keep = Arc::new(AtomicBool::new(false));
     let (to, kept) = oneshot::channel();
     tokio::spawn(relay(listener, port(&url), Arc::clone(&keep), to));
-    let engine = node(&proxied, &prefix()).await;
+    let prefix = prefix();
+    let (engine, other) = (node(&proxied, &prefix).await, node(&url, &prefix).await);
     let id = pool(1);
     open(&engine, id, orders(1)).await;
     let ann = granted(&engine, wish(id, "ann")).await;
@@ -57,7 +58,7 @@ async fn p06_a_late_copy_of_an_answered_call_has_no_effect() {
     // Its first copy is on its way; the second one is answered.
     assert_eq!(refused(&engine, wish(id, "bob")).await, Refusal::SoldOut);
     let copy = kept.await.expect("it was kept");
-    engine.release(ann.id, None, ReleaseReason::GaveUp).await.expect("it answers");
+    other.release(ann.id, None, ReleaseReason::GaveUp).await.expect("it answers");
     let answer = send(port(&url), &copy);
     assert!(answer.starts_with(b"$"), "{}", String::from_utf8_lossy(&answer));
     let view = view(&engine, id).await;

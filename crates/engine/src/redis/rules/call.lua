@@ -56,8 +56,6 @@ local answered = redis.call('GET', LANE)
 if answered then
     answered = unpack_value(answered)
     if answered[1] == number then
-        -- A write, so that whoever waits for replicas waits for what was answered.
-        redis.call('PEXPIRE', LANE, KEEP_ANSWER_MS)
         return answered[2]
     elseif answered[1] > number then
         return pack({ 'stale' })

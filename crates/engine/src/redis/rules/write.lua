@@ -105,7 +105,7 @@ if state and state.available == 0 and answer[1] == 'ok' then
 end
 local packed = pack(answer)
 -- A call that is made again leaves a trace in any case, so that a late copy of it, which may find
--- other things than it did, has no effect. Whoever waits for replicas needs a write to wait for.
+-- other things than it did, has no effect.
 if changed or keep then
     redis.call('SET', LANE, pack({ number, packed }), 'PX', KEEP_ANSWER_MS)
 end
