@@ -281,7 +281,7 @@ pub async fn import(
     store: &Store,
     records: &[PoolRecord],
 ) -> Result<(), Error> {
-    let epoch = engine.epoch();
+    let kept = store.setting(EPOCH).await?.ok_or(Error::Busy)?;
     let whole = Engine::Redis(engine.clone());
     let states = engine.partition_states().await?;
     let positions: BTreeMap<String, u64> = store.positions("redis/").await?.into_iter().collect();
@@ -305,9 +305,15 @@ pub async fn import(
     for record in records {
         engine.restore(record).await?;
     }
-    for (partition, state) in (0_u16..).zip(&states) {
-        engine.resume(partition, &epoch, state.seq).await?;
+    // Under a new name, so that whoever met a partition without one goes on by itself.
+    let new = new_name()?;
+    for (partition, state) in (0_u16..).zip(engine.partition_states().await?) {
+        engine.resume(partition, &new, state.seq).await?;
     }
+    if !store.swap_setting(EPOCH, Some(&kept), &format!("{new} {READY}")).await? {
+        return Err(Error::Busy);
+    }
+    engine.set_epoch(&new);
     Ok(())
 }
 

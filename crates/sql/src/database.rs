@@ -25,8 +25,8 @@ use crate::{Dialect, Row, Statement};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A connection that was unused for so long is asked whether it is still there.
 const TRUSTED: Duration = Duration::from_secs(1);
-/// An unused connection is closed after this; servers close it after twice the time, and with it
-/// end the transaction of a process that froze.
+/// An unused connection is closed after this; servers close it after twice the time. The
+/// transaction of a process that froze ends sooner where the server can do that: MySQL cannot.
 const IDLE: Duration = Duration::from_secs(60);
 /// All statements of all sizes, and room for the rest.
 const CACHED_STATEMENTS: usize = 256;
@@ -35,7 +35,8 @@ const CACHED_STATEMENTS: usize = 256;
 /// lets go is not waited for without end. How commits are synced is for the server to say.
 const MYSQL_SESSION: &str = "\
     SET SESSION sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', \
-        SESSION innodb_lock_wait_timeout = 10, SESSION wait_timeout = 120";
+        SESSION innodb_lock_wait_timeout = 10, SESSION wait_timeout = 120 \
+        /*M! , SESSION idle_transaction_timeout = 15 */";
 const MYSQL_ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 
 /// A commit waits for the disk also where the server is set up not to.
@@ -43,7 +44,7 @@ const POSTGRES_SESSION: &str = "
      SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
      SET lock_timeout = '10s';
      SET statement_timeout = '60s';
-     SET idle_in_transaction_session_timeout = '120s';
+     SET idle_in_transaction_session_timeout = '15s';
      SELECT set_config('synchronous_commit', 'on', false)
         WHERE current_setting('synchronous_commit') = 'off'";
 
