@@ -24,8 +24,9 @@ Usage: cargo xtask <command>
 
 Commands:
   test [-- ARGS]   Run every test. ARGS go to `cargo test`: `cargo xtask test -- -p qiang-core`.
-                   Given ARGS, documentation tests are left out. The servers that tests need are
-                   started first; one whose QIANG_TEST_ variable is set is taken as it is.
+                   Given ARGS, documentation tests are left out, and the end-to-end tests run on
+                   the default engine and database only. The servers that tests need are started
+                   first; one whose QIANG_TEST_ variable is set is taken as it is.
       --no-servers     Start none. Tests that need one say SKIPPED.
   services [NAME…] Start the same servers for yourself, print their URLs, keep them up until
                    Ctrl-C. Names: redis, cluster, valkey, mysql, postgres; all unless named.

@@ -1,7 +1,8 @@
 //! `cargo xtask test`: every test of the workspace with one command.
 //!
 //! Benchmarks are left out (`--all-targets` would run them), documentation tests are not. The
-//! servers that many tests use run before the first test and are stopped after the last.
+//! servers that many tests use run before the first test and are stopped after the last. The
+//! end-to-end tests are run again on every other engine and database.
 
 use std::process::{Command, ExitCode};
 
@@ -11,19 +12,24 @@ use crate::servers::{self, Running, Service};
 use crate::services::summary;
 use crate::stopwatch::Stopwatch;
 
+mod matrix;
+
 /// Starts the servers and runs the tests; `args` may hold `--` and what to hand on to
 /// `cargo test`.
 pub fn run(args: &[String]) -> Result<ExitCode> {
     let (wanted, extra) = parse(args)?;
     let clock = Stopwatch::start();
     let running = start(&wanted)?;
-    let test = |args: &[&str]| {
+    let test = |args: &[&str], variables: &[(&'static str, String)]| {
         let urls = running.iter().map(|server| (server.service.shared().variable, server.url()));
-        succeeds(crate::cargo()?.args(args).envs(urls))
+        succeeds(crate::cargo()?.args(args).envs(urls).envs(variables.iter().cloned()))
     };
-    let mut passed = test(&test_args(extra))?;
+    let mut passed = test(&test_args(extra), &[])?;
     if passed && extra.is_empty() {
-        passed = test(&["test", "--locked", "--workspace", "--doc"])?;
+        passed = test(&["test", "--locked", "--workspace", "--doc"], &[])?;
+        let is_there =
+            |service| is_given(service) || running.iter().any(|server| server.service == service);
+        passed &= matrix::run(is_there, test)?;
     }
     drop(running);
     println!("{} in {clock}", if passed { "every test passed" } else { "TESTS FAILED" });
@@ -44,14 +50,18 @@ fn parse(args: &[String]) -> Result<(Vec<Service>, &[String])> {
 
 /// Starts those that nobody has started for us.
 fn start(wanted: &[Service]) -> Result<Vec<Running>> {
-    let is_given = |service: &Service| std::env::var_os(service.shared().variable).is_some();
-    let needed: Vec<Service> = wanted.iter().copied().filter(|one| !is_given(one)).collect();
+    let needed: Vec<Service> = wanted.iter().copied().filter(|one| !is_given(*one)).collect();
     let clock = Stopwatch::start();
     let running = servers::start(&needed)?;
     if !running.is_empty() {
         eprintln!("{} after {clock}", summary(&running));
     }
     Ok(running)
+}
+
+/// Whether somebody has started one for us.
+fn is_given(service: Service) -> bool {
+    std::env::var_os(service.shared().variable).is_some()
 }
 
 fn test_args(extra: &[String]) -> Vec<&str> {

@@ -33,6 +33,7 @@ use qiang_core::{
 };
 use redis::{Cmd, Pipeline, Script, Value, cmd};
 
+pub use self::buckets::is_in_its_bucket;
 pub use self::link::Failure;
 pub use self::pack::Unpackable;
 pub use self::restore::{PartitionState, PoolRecord, RestoreError};
@@ -56,9 +57,17 @@ static RULES: Code = Code::new(concat!(
     include_str!("redis/rules/buckets.lua"),
     include_str!("redis/rules/write.lua"),
 ));
+/// Of those the ones that a call of nothing but claims needs. What a server does to set up the rest
+/// takes it as long as a dozen claims.
+static CLAIM_RULES: Code = Code::new(concat!(
+    include_str!("redis/rules/call.lua"),
+    include_str!("redis/rules/state.lua"),
+    include_str!("redis/rules/claims.lua"),
+    include_str!("redis/rules/write.lua"),
+));
 static REGISTRY: Code = Code::new(include_str!("redis/registry.lua"));
 static TRIM: Code = Code::new(include_str!("redis/trim.lua"));
-static SCRIPTS: [&Code; 3] = [&RULES, &REGISTRY, &TRIM];
+static SCRIPTS: [&Code; 4] = [&RULES, &CLAIM_RULES, &REGISTRY, &TRIM];
 
 /// A script, called by its hash.
 struct Code {
@@ -242,12 +251,12 @@ impl Engine {
         let said = match self.shared.terms(pool).await? {
             None => return Ok(Outcome::Refused(Refusal::NoSuchPool)),
             Some(terms) if terms.buckets > 1 => self.shared.claim_from_bucket(wish, &terms).await?,
-            Some(_) => {
+            Some(terms) => {
                 let cell = self.shared.cell(CellId::head(pool));
                 if cell.memory().answers(&wish, self.shared.memory_time()) {
                     return Ok(Outcome::Refused(Refusal::SoldOut));
                 }
-                self.shared.ask(&cell, Ask::Claim(wish)).await?
+                self.shared.ask(&cell, Ask::Claim { wish, by: terms.limit_by }).await?
             }
         };
         Ok(about_claim(said))
@@ -397,6 +406,12 @@ impl Engine {
     /// Tells that the log of a partition has been seen to reach a position.
     pub fn raise_known(&self, partition: u16, position: u64) {
         self.shared.era().raise_known(partition, position);
+    }
+
+    /// A position that the log of a partition has been seen to reach.
+    #[must_use]
+    pub fn known(&self, partition: u16) -> u64 {
+        self.shared.era().known(partition)
     }
 
     /// Partitions in which nothing is decided, because their state in Redis is not the one that

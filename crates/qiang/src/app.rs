@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use qiang_core::{PoolId, RequestId, Timestamp};
 use qiang_engine::{Clock, Engine};
 use qiang_store::Store;
+use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::http::problem::{Code, Problem};
@@ -17,6 +18,8 @@ use crate::{signature, token};
 
 /// Where the id of the current sale is kept.
 const CURRENT_SALE: &str = "current_sale";
+/// How often it is looked which sale another process has made the current one.
+const FOLLOW_EVERY: std::time::Duration = std::time::Duration::from_millis(500);
 /// How long a reader waits for the records to catch up with what was just decided.
 const CATCH_UP: std::time::Duration = std::time::Duration::from_secs(5);
 
@@ -95,7 +98,26 @@ impl App {
         PoolId::new(self.current_sale.load(Ordering::Acquire))
     }
 
-    /// Makes a sale the current one, or none, durably.
+    /// Takes over which sale another process has made the current one.
+    pub async fn follow_current_sale(self: Arc<Self>, stop: CancellationToken) {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(FOLLOW_EVERY) => {}
+                () = stop.cancelled() => return,
+            }
+            match self.store.setting(CURRENT_SALE).await {
+                Ok(id) => {
+                    let id = id.and_then(|id| id.parse().ok()).map_or(0, PoolId::get);
+                    self.current_sale.store(id, Ordering::Release);
+                }
+                Err(error) => {
+                    tracing::debug!("the current sale was not read: {}", crate::chain(&error));
+                }
+            }
+        }
+    }
+
+    /// Makes a sale the current one, or none, durably. Other processes follow within a second.
     pub async fn set_current_sale(&self, sale: Option<PoolId>) -> Result<(), Problem> {
         let id = sale.map_or(0, PoolId::get);
         self.store.put_setting(CURRENT_SALE, &id.to_string()).await?;

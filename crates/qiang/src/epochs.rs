@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use qiang_core::{Claim, Event, PoolId, PoolState, Refund};
 use qiang_engine::Engine;
-use qiang_engine::redis::{self, PoolRecord, RestoreError};
+use qiang_engine::redis::{self, PartitionState, PoolRecord, RestoreError};
 use qiang_store::Store;
 use tokio_util::sync::CancellationToken;
 
@@ -78,21 +78,10 @@ pub async fn attach(engine: &redis::Engine, store: &Store) -> Result<(), Error> 
         engine.set_up(name).await?;
         store.swap_setting(EPOCH, Some(&kept), &format!("{name} {READY}")).await?;
     }
-    raise_known(engine, store).await?;
-    engine.set_epoch(name);
-    Ok(())
-}
-
-async fn raise_known(engine: &redis::Engine, store: &Store) -> Result<(), Error> {
-    let whole = Engine::Redis(engine.clone());
-    for (name, seq) in store.positions("redis/").await? {
-        let partition = name.rsplit_once('/').and_then(|(_, number)| number.parse().ok());
-        if let Some(partition) = partition
-            && consumer(&whole, partition) == name
-        {
-            engine.raise_known(partition, seq);
-        }
+    for (partition, reached) in (0_u16..).zip(reached(engine, store, name).await?) {
+        engine.raise_known(partition, reached.position);
     }
+    engine.set_epoch(name);
     Ok(())
 }
 
@@ -106,18 +95,23 @@ pub async fn watch(engine: redis::Engine, store: Store, stop: CancellationToken)
         if engine.lost().is_empty() {
             continue;
         }
-        match store.setting(EPOCH).await {
-            Ok(Some(kept)) => {
-                let (name, state) = kept.split_once(' ').unwrap_or((&kept, READY));
-                if state == READY && name != &*engine.epoch() {
-                    tracing::info!("Redis was repaired; going on");
-                    engine.set_epoch(name);
-                }
-            }
-            Ok(None) => {}
-            Err(error) => tracing::warn!("the epoch was not read: {}", crate::chain(&error)),
+        if let Err(error) = look(&engine, &store).await {
+            tracing::warn!("the epoch was not read: {}", crate::chain(&error));
         }
     }
+}
+
+async fn look(engine: &redis::Engine, store: &Store) -> Result<(), Error> {
+    let Some(kept) = store.setting(EPOCH).await? else { return Ok(()) };
+    let (name, state) = kept.split_once(' ').unwrap_or((&kept, READY));
+    if name == &*engine.epoch() {
+        return tell_lost(engine, store, name).await;
+    }
+    if state == READY {
+        tracing::info!("Redis was repaired; going on");
+        engine.set_epoch(name);
+    }
+    Ok(())
 }
 
 /// Does what has to be done in Redis while nobody asks: releases what is overdue, finishes
@@ -157,20 +151,27 @@ pub async fn repair(engine: &redis::Engine, store: &Store) -> Result<Repaired, E
     let Some(kept) = store.setting(EPOCH).await? else { return Ok(repaired) };
     let (name, _) = kept.split_once(' ').unwrap_or((&kept, READY));
     let whole = Engine::Redis(engine.clone());
-    let positions: BTreeMap<String, u64> = store.positions("redis/").await?.into_iter().collect();
-    let recorded = |partition| positions.get(&consumer(&whole, partition)).copied().unwrap_or(0);
+    // The records before Redis: unless it went back, it is never behind them.
+    let reached = reached(engine, store, name).await?;
     let states = engine.partition_states().await?;
-    let lost: BTreeSet<u16> = (0_u16..)
-        .zip(&states)
-        .filter(|(partition, state)| state.epoch != name || state.seq < recorded(*partition))
-        .map(|(partition, _)| partition)
-        .collect();
-    if lost.is_empty() {
+    let is_lost = |state: &PartitionState, reached: &Reached| {
+        state.epoch != name || state.seq < reached.position || reached.lost
+    };
+    let lost = states.iter().zip(&reached).filter(|(state, reached)| is_lost(state, reached));
+    repaired.partitions = lost.count();
+    if repaired.partitions == 0 {
         return Ok(repaired);
     }
     // Buckets of one pool lie in several partitions, and only together they make sense.
     for partition in 0..engine.partitions() {
         engine.suspend(partition).await?;
+    }
+    // Nothing is decided any more, so that the logs end here. Whoever carries what was read from
+    // them before is late from here on; Redis itself is read below.
+    let mut ends = Vec::new();
+    for (partition, state) in (0_u16..).zip(engine.partition_states().await?) {
+        let end = state.seq.max(reached[usize::from(partition)].position) + 1;
+        ends.push(move_position(store, &consumer(&whole, partition), end).await?);
     }
     let mut pools = BTreeSet::new();
     for partition in 0..engine.partitions() {
@@ -201,19 +202,77 @@ pub async fn repair(engine: &redis::Engine, store: &Store) -> Result<Repaired, E
         repaired.claims += record.claims.len();
     }
     let new = new_name()?;
-    for (partition, state) in (0_u16..).zip(&states) {
-        let (found, at) = (recorded(partition), state.seq.max(recorded(partition)));
-        engine.resume(partition, &new, at).await?;
-        if at > found {
-            store.project(&consumer(&whole, partition), found, at, &[]).await?;
-        }
+    for (partition, end) in (0_u16..).zip(ends) {
+        engine.resume(partition, &new, end).await?;
     }
     if !store.swap_setting(EPOCH, Some(&kept), &format!("{new} {READY}")).await? {
         return Err(Error::Busy);
     }
     engine.set_epoch(&new);
-    repaired.partitions = lost.len();
     Ok(repaired)
+}
+
+/// Moves the position of a log in the records to `end`, or one behind where it is found.
+async fn move_position(store: &Store, consumer: &str, mut end: u64) -> Result<u64, Error> {
+    let mut at = store.position(consumer).await?;
+    loop {
+        end = end.max(at + 1);
+        match store.project(consumer, at, end, &[]).await {
+            Ok(()) => return Ok(end),
+            Err(qiang_store::Error::PositionMoved { found, .. }) => at = found,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// How far a partition has surely come.
+#[derive(Debug, Clone, Copy, Default)]
+struct Reached {
+    position: u64,
+    /// Whether somebody found it to be lost.
+    lost: bool,
+}
+
+/// How far each partition has come under an epoch, as the records say and whoever found one lost.
+async fn reached(
+    engine: &redis::Engine,
+    store: &Store,
+    epoch: &str,
+) -> Result<Vec<Reached>, Error> {
+    let whole = Engine::Redis(engine.clone());
+    let recorded: BTreeMap<String, u64> = store.positions("redis/").await?.into_iter().collect();
+    let mut all = Vec::new();
+    for partition in 0..engine.partitions() {
+        let seen = seen(store.setting(&lost_name(partition)).await?.as_deref(), epoch);
+        let recorded = recorded.get(&consumer(&whole, partition)).copied().unwrap_or(0);
+        all.push(Reached { position: recorded.max(seen.unwrap_or(0)), lost: seen.is_some() });
+    }
+    Ok(all)
+}
+
+/// Tells everybody which partitions are lost: who knows better than the records that something is
+/// missing may be the only one to know.
+async fn tell_lost(engine: &redis::Engine, store: &Store, epoch: &str) -> Result<(), Error> {
+    for partition in engine.lost().into_keys() {
+        let (name, known) = (lost_name(partition), engine.known(partition));
+        let told = store.setting(&name).await?;
+        if seen(told.as_deref(), epoch).is_none_or(|seen| seen < known) {
+            // If somebody else was quicker, it is looked at again in a moment.
+            store.swap_setting(&name, told.as_deref(), &format!("{epoch} {known}")).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Where it is kept that a partition is lost: `<epoch> <position it was seen to reach>`.
+fn lost_name(partition: u16) -> String {
+    format!("redis_lost/{partition}")
+}
+
+/// What was said of this epoch.
+fn seen(told: Option<&str>, epoch: &str) -> Option<u64> {
+    let (of, position) = told?.split_once(' ')?;
+    if of == epoch { position.parse().ok() } else { None }
 }
 
 /// Puts sales of another engine into Redis. What is cut off can be done again.

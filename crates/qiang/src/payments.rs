@@ -253,8 +253,13 @@ async fn settle(app: &Arc<App>, pay: PayRequest) -> Result<SettlementView, Probl
         Settlement::Paid(claim) => paid("paid", orders::view(app, &claim).await?),
         Settlement::Regranted(claim) => paid("regranted", orders::view(app, &claim).await?),
         Settlement::RefundDue(refund) => {
-            let settled_at = app.store.refund(refund.order.pool, &refund.payment).await?;
-            let settled_at = settled_at.and_then(|record| record.settled_at);
+            // Only one that was told before can have been sent, and records that cannot be read
+            // at the moment do not undo what was decided.
+            let recorded = app.store.refund(refund.order.pool, &refund.payment).await;
+            let recorded = recorded.inspect_err(|error| {
+                tracing::warn!("refund not found in the records: {}", crate::chain(error));
+            });
+            let settled_at = recorded.ok().flatten().and_then(|record| record.settled_at);
             let refund = Some(RefundView::of(&refund, settled_at));
             SettlementView { outcome: "refund_due", replayed, order: None, refund }
         }

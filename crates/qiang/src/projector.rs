@@ -437,14 +437,23 @@ impl Projector {
     /// Carries one batch of a log over and says how many events it had.
     async fn step(&mut self, partition: u16) -> Result<usize, Error> {
         let log = usize::from(partition);
-        let (events, through) = match self.log.read(partition, self.positions[log], BATCH).await {
-            Err(LogError::Trimmed { .. }) => return self.rebuild(partition).await,
-            read => read?,
+        let consumer = consumer(&self.engine, partition);
+        let (events, through) = loop {
+            match self.log.read(partition, self.positions[log], BATCH).await {
+                Err(LogError::Trimmed { .. }) => {
+                    // Another projector, or a repair, may have brought the records further.
+                    let found = self.store.position(&consumer).await?;
+                    if found <= self.positions[log] {
+                        return self.rebuild(partition).await;
+                    }
+                    self.positions[log] = found;
+                }
+                read => break read?,
+            }
         };
         if events.is_empty() {
             return Ok(0);
         }
-        let consumer = consumer(&self.engine, partition);
         match self.store.project(&consumer, self.positions[log], through, &events).await {
             Ok(()) => self.positions[log] = through,
             // Another projector was here; what it wrote need not be written again.

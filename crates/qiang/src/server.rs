@@ -126,6 +126,10 @@ impl Server {
         let app = App::new(config, &secrets, clock, engine, store, projection, node).await?;
         let app = Arc::new(app);
         let mut working = vec![projecting];
+        if app.engine.is_shared() {
+            let follow = Arc::clone(&app).follow_current_sale(stop_working.clone());
+            working.push(tokio::spawn(follow));
+        }
         if let Engine::Redis(engine) = &app.engine {
             let watch = epochs::watch(engine.clone(), app.store.clone(), stop_working.clone());
             working.push(tokio::spawn(watch));
@@ -225,7 +229,7 @@ impl Opened {
 pub async fn open_store(config: &Config) -> Result<Store, qiang_store::Error> {
     if let DatabaseUrl::Sqlite { path } = &config.database.url
         && let Some(folder) = path.parent()
-        && config.engine.url == EngineUrl::Sql
+        && !matches!(config.engine.url, EngineUrl::Embedded { .. })
     {
         // Nobody else makes the data folder then.
         let _made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use qiang_core::{ClaimRequest, Identity, LimitBy, Outcome, PoolId, Refusal, Terms};
+use qiang_core::{Claim, ClaimRequest, Identity, LimitBy, Outcome, PoolId, Refusal, Terms, UserId};
 
 use super::Shared;
 use super::cell::{Cell, CellId, Found, Search, Turn};
@@ -25,11 +25,23 @@ const QUICK_LOOKS: usize = 8;
 /// Looks at all buckets until two agree.
 const MAX_LOOKS: usize = 64;
 
+/// Whether a claim has a number of the bucket in which its buyer's quota is counted, as every claim
+/// has that was granted here.
+#[must_use]
+pub fn is_in_its_bucket(claim: &Claim, terms: &Terms) -> bool {
+    let bucket = CellId::of_claim(claim.id.pool, claim.id.number, terms.buckets).bucket;
+    bucket == bucket_named(&claim.user, claim.identity.as_ref(), terms)
+}
+
 /// The bucket of a buyer.
 pub(super) fn bucket_of(wish: &ClaimRequest, terms: &Terms) -> u16 {
-    let name = match (terms.limit_by, &wish.identity) {
-        (LimitBy::Identity, Some(identity)) => Identity::as_str(identity),
-        (LimitBy::Identity | LimitBy::User, _) => wish.user.as_str(),
+    bucket_named(&wish.user, wish.identity.as_ref(), terms)
+}
+
+fn bucket_named(user: &UserId, identity: Option<&Identity>, terms: &Terms) -> u16 {
+    let name = match (terms.limit_by, identity) {
+        (LimitBy::Identity, Some(identity)) => identity.as_str(),
+        (LimitBy::Identity | LimitBy::User, _) => user.as_str(),
     };
     // FNV-1a: the same on every node and in every version, because it decides where a quota is.
     let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
@@ -53,7 +65,8 @@ impl Shared {
                 return Ok(Said::Claim(Outcome::Refused(Refusal::SoldOut)));
             }
             let seen = cell.searches.load(Ordering::Acquire);
-            let said = self.ask(&cell, Ask::Claim(wish.clone())).await?;
+            let said =
+                self.ask(&cell, Ask::Claim { wish: wish.clone(), by: terms.limit_by }).await?;
             if !said.is_sold_out() {
                 return Ok(said);
             }
@@ -66,7 +79,8 @@ impl Shared {
                 return Ok(said);
             }
             if turn.is_some() {
-                let said = self.ask(&cell, Ask::Claim(wish.clone())).await?;
+                let said =
+                    self.ask(&cell, Ask::Claim { wish: wish.clone(), by: terms.limit_by }).await?;
                 if !said.is_sold_out() {
                     return Ok(said);
                 }

@@ -18,11 +18,14 @@ use super::era::Era;
 use super::link::{Failure, Kind};
 use super::pack::Packer;
 use super::wire::{self, Answer, Ask, Decided, Said};
-use super::{RULES, Shared};
+use super::{CLAIM_RULES, RULES, Shared};
 use crate::{Error, Stopwatch, chain};
 
-/// Commands in one call; bounds how long a script keeps the server from others.
-const MAX_BATCH: usize = 512;
+/// Commands in one call; bounds how long a script keeps the server from others: some milliseconds.
+const MAX_BATCH: usize = 1_024;
+/// Commands in line for which another call is begun while one is on its way. A call has a price of
+/// its own, that of some dozen claims and often a sync, so fewer wait for the one under way.
+const WORTH_A_CALL: usize = 128;
 /// Calls that only released what was overdue, one after the other, before the commands are turned
 /// away; 512 claims each.
 const MAX_AGAIN: usize = 4_096;
@@ -44,14 +47,23 @@ impl Shared {
             return Err(Error::Overloaded);
         }
         let (to, answer) = oneshot::channel();
-        cell.line().push_back(Waiting { ask, to });
-        self.start_lane(cell);
+        let in_line = {
+            let mut line = cell.line();
+            line.push_back(Waiting { ask, to });
+            line.len()
+        };
+        self.start_lane(cell, in_line);
         let answer = answer.await;
         // A lane that is gone without answering was cut off with the runtime.
         answer.unwrap_or(Err(Error::OutcomeUnknown))
     }
 
-    fn start_lane(self: &Arc<Self>, cell: &Arc<Cell>) {
+    fn start_lane(self: &Arc<Self>, cell: &Arc<Cell>, in_line: usize) {
+        // A lane that leaves looks at the line once more, so nobody is left there.
+        let on_its_way = cell.busy.iter().any(|busy| busy.load(Ordering::Acquire));
+        if on_its_way && in_line < WORTH_A_CALL {
+            return;
+        }
         let free = cell.busy.iter().position(|busy| !busy.swap(true, Ordering::AcqRel));
         if let Some(lane) = free {
             let (shared, cell) = (Arc::clone(self), Arc::clone(cell));
@@ -180,14 +192,14 @@ impl Shared {
             .text(era.name())
             .int(signed(era.known(cell.partition)))
             .int(signed(*number))
-            .text(&cell.id.pool.to_string())
-            .list(asks.len());
-        asks.iter().for_each(|ask| ask.pack(&mut packer));
+            .text(&cell.id.pool.to_string());
+        wire::pack_asks(asks, &mut packer);
         packer.int(keep.into());
         let lane_key = format!("{}:lane:{:x}:{lane}", cell.keys.get(Keys::POOL), self.node);
         let mut keys: Vec<&str> = cell.keys.0.iter().map(String::as_str).collect();
         keys.push(&lane_key);
-        let mut cmd = RULES.call(keys);
+        let claims = asks.iter().all(|ask| matches!(ask, Ask::Claim { .. }));
+        let mut cmd = if claims { &CLAIM_RULES } else { &RULES }.call(keys);
         cmd.arg(packer.finish());
         let mut pipe = Pipeline::with_capacity(2);
         pipe.add_command(cmd);

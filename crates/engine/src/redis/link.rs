@@ -104,14 +104,16 @@ impl Link {
                 _ => None,
             });
             let Some((place, error)) = error else { return Ok(answers) };
-            match (error.kind(), error.redirect_node()) {
-                (ErrorKind::Server(ServerErrorKind::Moved), Some((host, port))) => {
-                    node = Node { host: self.host_of(host, &node), port };
+            // With the address comes the slot, which is known.
+            let other = error.redirect_node().and_then(|(address, _)| address_of(address, &node));
+            match (error.kind(), other) {
+                (ErrorKind::Server(ServerErrorKind::Moved), Some(other)) => {
+                    node = other;
                     asking = false;
                     self.owns(partition, &node);
                 }
-                (ErrorKind::Server(ServerErrorKind::Ask), Some((host, port))) => {
-                    node = Node { host: self.host_of(host, &node), port };
+                (ErrorKind::Server(ServerErrorKind::Ask), Some(other)) => {
+                    node = other;
                     asking = true;
                 }
                 _ => {
@@ -346,7 +348,7 @@ impl Link {
                 _ => String::new(),
             };
             let port = u16::try_from(*port).ok()?;
-            ranged.push((*first..=*last, Node { host: self.host_of(&host, asked), port }));
+            ranged.push((*first..=*last, Node { host: host_of(&host, asked), port }));
         }
         let owner = |slot: &u16| {
             let found = ranged.iter().find(|(range, _)| range.contains(&i64::from(*slot)));
@@ -354,11 +356,17 @@ impl Link {
         };
         self.slots.iter().map(owner).collect()
     }
+}
 
-    /// A server that does not know its own name has the one it was asked under.
-    fn host_of(&self, host: &str, asked: &Node) -> String {
-        if host.is_empty() { asked.host.clone() } else { host.to_owned() }
-    }
+/// A server that does not know its own name has the one it was asked under.
+fn host_of(host: &str, asked: &Node) -> String {
+    if host.is_empty() { asked.host.clone() } else { host.to_owned() }
+}
+
+/// The server that `asked` sends on to, from `host:port`.
+fn address_of(address: &str, asked: &Node) -> Option<Node> {
+    let (host, port) = address.rsplit_once(':')?;
+    Some(Node { host: host_of(host, asked), port: port.parse().ok()? })
 }
 
 impl Failure {
@@ -425,6 +433,18 @@ fn slot(tag: &[u8]) -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use super::{Node, address_of};
+
+    #[test]
+    fn a_server_sends_on_by_name_or_under_its_own() {
+        let node = |host: &str, port| Node { host: host.into(), port };
+        let asked = node("one", 1);
+        assert_eq!(address_of("127.0.0.1:6381", &asked), Some(node("127.0.0.1", 6381)));
+        assert_eq!(address_of("::1:6381", &asked), Some(node("::1", 6381)));
+        assert_eq!(address_of(":6381", &asked), Some(node("one", 6381)));
+        assert_eq!(address_of("nonsense", &asked), None);
+    }
+
     #[test]
     fn slots_are_those_of_redis() {
         // The examples of its cluster specification, and of `CLUSTER KEYSLOT`.

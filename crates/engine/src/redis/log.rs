@@ -313,7 +313,7 @@ impl Shared {
         ask.arg(cell.keys.get(Keys::CLAIMS));
         let mut any = false;
         for number in numbers {
-            ask.arg(number);
+            ask.arg(wire::field_of(number));
             any = true;
         }
         if !any {

@@ -51,6 +51,16 @@ impl Packer {
         std::mem::take(&mut self.bytes)
     }
 
+    /// What was written.
+    pub(super) fn so_far(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Begins anew, in the same place.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
     fn tagged(&mut self, tag: u8, value: &[u8]) {
         self.bytes.push(tag);
         self.bytes.extend_from_slice(value);
@@ -85,6 +95,11 @@ impl<'a> Unpacker<'a> {
 
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
+    }
+
+    /// Whether a list comes next.
+    pub(super) fn is_list(&self) -> bool {
+        matches!(self.bytes.first(), Some(0x80 | 0x90..=0x9f | 0xdc | 0xdd))
     }
 
     pub(super) fn list(&mut self) -> Result<usize> {

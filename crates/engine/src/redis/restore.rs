@@ -324,7 +324,8 @@ impl Engine {
             if let Some(due) = due {
                 let mut add = cmd("ZADD");
                 add.arg(cell.keys.get(Keys::DUE)).arg(due.millis());
-                all.push(add.arg(format!("{:010}", claim.id.number)).clone());
+                let field = wire::field_of(claim.id.number);
+                all.push(add.arg(format!("{field}-{field}")).clone());
                 first = Some(first.map_or(due, |first| first.min(due)));
             }
         }
@@ -489,7 +490,7 @@ impl<'a> Part<'a> {
         let packed = |claim: &&Claim| {
             let number = claim.id.number;
             let by = self.replaced.get(&number).copied().unwrap_or(0);
-            (number.to_string().into_bytes(), wire::pack_claim(claim, by))
+            (wire::field_of(number).into_bytes(), wire::pack_claim(claim, by))
         };
         self.claims.iter().map(packed).collect()
     }
@@ -511,7 +512,7 @@ impl<'a> Part<'a> {
             *buyer = (claim.id.number, buyer.1 + uses);
         }
         let field = |(name, (latest, used)): (&str, (u32, u32))| {
-            (name.as_bytes().to_vec(), format!("{latest}:{used}").into_bytes())
+            (name.as_bytes().to_vec(), format!("{}:{used}", wire::field_of(latest)).into_bytes())
         };
         buyers.into_iter().map(field).collect()
     }
@@ -519,8 +520,8 @@ impl<'a> Part<'a> {
     fn requests(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let request = |claim: &&Claim| {
             let request = claim.request.as_ref()?;
-            let field = format!("{}\0{request}", claim.user).into_bytes();
-            Some((field, claim.id.number.to_string().into_bytes()))
+            let field = wire::request_field(&claim.user, request).into_bytes();
+            Some((field, wire::field_of(claim.id.number).into_bytes()))
         };
         self.claims.iter().filter_map(request).collect()
     }

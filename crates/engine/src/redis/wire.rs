@@ -30,7 +30,11 @@ pub(super) enum Ask {
         terms: Arc<Terms>,
         bucket: u16,
     },
-    Claim(ClaimRequest),
+    /// `by` says whose quota it uses.
+    Claim {
+        wish: ClaimRequest,
+        by: LimitBy,
+    },
     Order {
         number: u32,
         by: Option<UserId>,
@@ -225,7 +229,7 @@ pub(super) fn first_share(terms: &Terms, bucket: u16) -> u32 {
 }
 
 impl Ask {
-    pub(super) fn pack(&self, to: &mut Packer) {
+    fn pack(&self, to: &mut Packer) {
         let by = |by: &Option<UserId>| by.as_ref().map_or("", UserId::as_str).to_owned();
         match self {
             Self::Open { terms, bucket } => {
@@ -238,13 +242,7 @@ impl Ask {
                     .int(total.into())
                     .int(first_share(terms, *bucket).into())
             }
-            Self::Claim(wish) => to
-                .list(5)
-                .text("claim")
-                .text(wish.user.as_str())
-                .text(wish.identity.as_ref().map_or("", Identity::as_str))
-                .text(wish.request.as_ref().map_or("", RequestId::as_str))
-                .int(wish.quantity.get().into()),
+            Self::Claim { .. } => unreachable!("claims are packed in groups"),
             Self::Order { number, by: who } => {
                 to.list(3).text("order").int((*number).into()).text(&by(who))
             }
@@ -304,11 +302,87 @@ impl Ask {
     }
 }
 
+/// Commands as the script takes them: claims in a row are one command for it.
+fn groups(asks: &[Ask]) -> impl Iterator<Item = &[Ask]> {
+    asks.chunk_by(|one, next| matches!((one, next), (Ask::Claim { .. }, Ask::Claim { .. })))
+}
+
+/// Packs all commands of a call.
+pub(super) fn pack_asks(asks: &[Ask], to: &mut Packer) {
+    to.list(groups(asks).count());
+    for group in groups(asks) {
+        match group {
+            [Ask::Claim { .. }, ..] => pack_claims(group, to),
+            _ => group.iter().for_each(|ask| ask.pack(to)),
+        }
+    }
+}
+
+fn pack_claims(asks: &[Ask], to: &mut Packer) {
+    let wishes = || {
+        asks.iter().filter_map(|ask| match ask {
+            Ask::Claim { wish, by } => Some((wish, *by)),
+            _ => None,
+        })
+    };
+    to.list(5).text("claims").list(asks.len());
+    for (wish, by) in wishes() {
+        to.text(match by {
+            LimitBy::User => wish.user.as_str(),
+            LimitBy::Identity => wish.identity.as_ref().map_or("", Identity::as_str),
+        });
+    }
+    if wishes().any(|(wish, _)| wish.request.is_some()) {
+        to.list(asks.len());
+        for (wish, _) in wishes() {
+            match &wish.request {
+                Some(request) => to.text(&request_field(&wish.user, request)),
+                None => to.text(""),
+            };
+        }
+    } else {
+        to.list(0);
+    }
+    if wishes().any(|(wish, _)| wish.quantity.get() > 1) {
+        to.list(asks.len());
+        for (wish, _) in wishes() {
+            to.int(wish.quantity.get().into());
+        }
+    } else {
+        to.list(0);
+    }
+    to.list(asks.len());
+    let mut packed = Packer::default();
+    for (wish, by) in wishes() {
+        // An identity that nothing depends on is not kept.
+        let identity = wish.identity.as_ref().filter(|_| by == LimitBy::Identity);
+        packed
+            .text(wish.user.as_str())
+            .text(identity.map_or("", Identity::as_str))
+            .text(wish.request.as_ref().map_or("", RequestId::as_str))
+            .int(wish.quantity.get().into());
+        to.bytes(packed.so_far());
+        packed.clear();
+    }
+}
+
+/// A claim's number where the script keeps something by it.
+pub(super) fn field_of(number: u32) -> String {
+    format!("{number:010}")
+}
+
+/// A request id where the script keeps something by it: they are a user's own.
+pub(super) fn request_field(user: &UserId, request: &RequestId) -> String {
+    format!("{user}\0{request}")
+}
+
 impl Ask {
     /// Whether it may bring units back, or end the sale.
     pub(super) fn changes_stock(&self) -> bool {
         match self {
-            Self::Claim(_) | Self::Look | Self::Find { .. } | Self::Stand | Self::MayClear => false,
+            Self::Claim { .. } | Self::Look | Self::Find { .. } | Self::Stand | Self::MayClear => {
+                false
+            }
             Self::Open { .. }
             | Self::Order { .. }
             | Self::Release { .. }
@@ -350,13 +424,21 @@ pub(super) fn read_answer(
             let (seq, now) = (from.number()?, time(&mut from)?);
             let (next_due, available) = (time_or_none(&mut from)?, from.number()?);
             let grants = Grants::read(&mut from, now)?;
-            let count = from.list()?;
-            if count != asks.len() {
+            if from.list()? != groups(asks).count() {
                 return Err(Unpackable::new("one reply for each command"));
             }
-            let mut said = Vec::with_capacity(count);
-            for ask in asks {
-                said.push(read_said(&mut from, pool, ask, grants.as_ref())?);
+            let mut said = Vec::with_capacity(asks.len());
+            for group in groups(asks) {
+                match group {
+                    [Ask::Claim { .. }, ..] => {
+                        read_claims(&mut from, pool, group, grants.as_ref(), &mut said)?;
+                    }
+                    _ => {
+                        for ask in group {
+                            said.push(read_said(&mut from, pool, ask)?);
+                        }
+                    }
+                }
             }
             Ok(Answer::Decided(Decided {
                 asked,
@@ -404,16 +486,16 @@ impl Grants {
         }))
     }
 
-    fn claim(&self, pool: PoolId, wish: &ClaimRequest, from: &mut Unpacker<'_>) -> Result<Claim> {
-        let ClaimRequest { user, identity, request, quantity, .. } = wish.clone();
-        Ok(Claim {
-            id: ClaimId { pool, number: from.number()? },
+    fn claim(&self, wish: &ClaimRequest, number: u32, price: Cents, portion: Option<u32>) -> Claim {
+        let ClaimRequest { pool, user, identity, request, quantity } = wish.clone();
+        Claim {
+            id: ClaimId { pool, number },
             user,
             identity: identity.filter(|_| self.by_identity),
             request,
             quantity: quantity.get(),
-            unit_price: Cents::new(from.int()?),
-            portion: number_or_none(from)?,
+            unit_price: price,
+            portion,
             state: self.state,
             version: 1,
             created_at: self.now,
@@ -423,19 +505,50 @@ impl Grants {
             payment: None,
             replaces: None,
             reason: None,
-        })
+        }
     }
 }
 
 const DONE: i64 = 0;
 const REPLAYED: i64 = 1;
 
-fn read_said(
+/// The answers to claims in a row; most are granted for the same price, and only numbered.
+fn read_claims(
     from: &mut Unpacker<'_>,
     pool: PoolId,
-    ask: &Ask,
+    asks: &[Ask],
     grants: Option<&Grants>,
-) -> Result<Said> {
+    to: &mut Vec<Said>,
+) -> Result<()> {
+    from.list()?;
+    let usual = Cents::new(from.int()?);
+    if from.list()? != asks.len() {
+        return Err(Unpackable::new("one reply for each claim"));
+    }
+    for ask in asks {
+        let Ask::Claim { wish, .. } = ask else { return Err(Unpackable::new("only claims")) };
+        let granted = |number, price, portion| {
+            let grants = grants.ok_or(Unpackable::new("a pool behind a grant"))?;
+            Ok(Outcome::Done(grants.claim(wish, number, price, portion)))
+        };
+        if !from.is_list() {
+            to.push(Said::Claim(granted(from.number()?, usual, None)?));
+            continue;
+        }
+        from.list()?;
+        to.push(match from.int()? {
+            DONE => {
+                let (number, price) = (from.number()?, Cents::new(from.int()?));
+                Said::Claim(granted(number, price, number_or_none(from)?)?)
+            }
+            REPLAYED => Said::Claim(Outcome::Replayed(read_claim(pool, from.bytes()?)?)),
+            _ => read_refusal(from, pool, ask)?,
+        });
+    }
+    Ok(())
+}
+
+fn read_said(from: &mut Unpacker<'_>, pool: PoolId, ask: &Ask) -> Result<Said> {
     from.list()?;
     let kind = from.int()?;
     if kind != DONE && kind != REPLAYED {
@@ -443,11 +556,7 @@ fn read_said(
     }
     let again = kind == REPLAYED;
     Ok(match ask {
-        Ask::Claim(wish) if !again => {
-            let grants = grants.ok_or(Unpackable::new("a pool behind a grant"))?;
-            Said::Claim(Outcome::Done(grants.claim(pool, wish, from)?))
-        }
-        Ask::Claim(_) | Ask::Order { .. } | Ask::Release { .. } => {
+        Ask::Claim { .. } | Ask::Order { .. } | Ask::Release { .. } => {
             let claim = read_claim(pool, from.bytes()?)?;
             Said::Claim(if again { Outcome::Replayed(claim) } else { Outcome::Done(claim) })
         }
@@ -509,7 +618,7 @@ fn read_refusal(from: &mut Unpacker<'_>, pool: PoolId, ask: &Ask) -> Result<Said
         _ => return Err(Unpackable::new("a code of a refusal")),
     };
     Ok(match ask {
-        Ask::Claim(_) | Ask::Order { .. } | Ask::Release { .. } => {
+        Ask::Claim { .. } | Ask::Order { .. } | Ask::Release { .. } => {
             Said::Claim(Outcome::Refused(refusal))
         }
         Ask::Pay { .. } if refusal == Refusal::SoldOut => Said::Money(Paid::NeedsStock),

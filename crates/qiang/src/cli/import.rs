@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use qiang_core::Event;
-use qiang_engine::redis::PoolRecord;
+use qiang_core::{Event, Terms};
+use qiang_engine::redis::{self, PoolRecord};
 use qiang_engine::{Engine, SystemClock};
 use qiang_store::Store;
 use tokio_util::sync::CancellationToken;
@@ -34,10 +34,15 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
     super::log_to_stderr(config)?;
     super::runtime()?.block_on(async {
-        let records = read(&args.file)?;
+        let mut records = read(&args.file)?;
         match &config.engine.url {
             EngineUrl::Embedded { folder } => embedded(folder, config, &records).await?,
-            EngineUrl::Redis(_) => redis(config, &records).await?,
+            EngineUrl::Redis(_) => {
+                for record in &mut records {
+                    gather(record);
+                }
+                import_to_redis(config, &records).await?;
+            }
             EngineUrl::Sql => anyhow::bail!(
                 "an engine on a database cannot take over sales yet: import into redis:// or embedded:"
             ),
@@ -53,17 +58,37 @@ fn read(path: &Path) -> anyhow::Result<Vec<PoolRecord>> {
     Ok(transfer::read(BufReader::new(file))?)
 }
 
-async fn redis(config: &Config, records: &[PoolRecord]) -> anyhow::Result<()> {
+/// A sale whose claims were not numbered by bucket has all its quotas in one place, and so it goes
+/// on in one bucket.
+fn gather(record: &mut PoolRecord) {
+    let terms = Arc::clone(&record.history[0].terms);
+    if record.claims.iter().all(|claim| redis::is_in_its_bucket(claim, &terms)) {
+        return;
+    }
+    output::say(format_args!(
+        "sale {} was not spread over buckets before, and goes on in one",
+        record.history[0].id
+    ));
+    let terms = Arc::new(Terms { buckets: 1, ..Terms::clone(&terms) });
+    for state in &mut record.history {
+        state.terms = Arc::clone(&terms);
+    }
+}
+
+async fn import_to_redis(config: &Config, records: &[PoolRecord]) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     let opened = Opened::open(config, Arc::new(SystemClock), stop.clone()).await?;
     let Opened { engine, store, .. } = opened;
-    let Engine::Redis(redis) = &engine else { unreachable!("the URL says redis") };
+    let Engine::Redis(engine) = &engine else { unreachable!("the URL says redis") };
     let workers = store.held_leases("worker/").await?;
     if !workers.is_empty() {
         anyhow::bail!("{} workers are at work on this database: stop all first", workers.len());
     }
-    epochs::import(redis, &store, records).await?;
+    epochs::import(engine, &store, records).await?;
     write_records(&store, records).await?;
+    // Terms may have changed, which no version tells.
+    let sales = records.iter().filter_map(|record| record.history.last().cloned());
+    store.rewrite(&sales.map(Event::Pool).collect::<Vec<_>>()).await?;
     stop.cancel();
     store.close().await;
     Ok(())

@@ -9,13 +9,16 @@ use qiang_engine::SystemClock;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::output;
-use crate::config::{Config, Sources};
+use crate::config::{Config, Shown, Sources};
 use crate::server::Server;
 
 /// Run the server
 ///
 /// Needs nothing else on the machine: journal, records and keys live in the data folder, which
 /// is made on the first start. Stops on Ctrl-C or SIGTERM, after answering what it accepted.
+///
+/// With an engine that is shared (redis://, redis-cluster://, sql:) any number of these can run,
+/// on any number of machines, some as --roles api and some as --roles worker.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Where to listen [default: 127.0.0.1:8080]
@@ -63,11 +66,24 @@ pub(super) fn run(config: Config) -> anyhow::Result<ExitCode> {
 fn welcome(server: &Server, first: bool) {
     let (url, config) = (server.url(), &server.app.config);
     let data = config.data.display();
-    output::say(format_args!(
-        "qiang {} is ready\n  API    {url}/api/v1\n  docs   {url}/docs/\n  data   {data}",
-        env!("CARGO_PKG_VERSION"),
-    ));
-    if first {
+    let version = env!("CARGO_PKG_VERSION");
+    if config.roles.api {
+        output::say(format_args!(
+            "qiang {version} is ready\n  API    {url}/api/v1\n  docs   {url}/docs/"
+        ));
+    } else {
+        output::say(format_args!("qiang {version} is ready, as a worker\n  health {url}/readyz"));
+    }
+    output::say(format_args!("  data   {data}"));
+    if server.app.engine.is_shared() {
+        for (what, key) in [("engine", "engine.url"), ("store ", "database.url")] {
+            let setting = config.settings.iter().find(|setting| setting.key == key);
+            if let Some(Shown::Plain(value)) = setting.map(|setting| &setting.value) {
+                output::say(format_args!("  {what} {}", value.as_str().unwrap_or_default()));
+            }
+        }
+    }
+    if first && config.data.join(crate::secrets::FILE_NAME).exists() {
         output::say(format_args!("  keys   made, in {data}/{}", crate::secrets::FILE_NAME));
     }
     if config.payments.sandbox {

@@ -1,4 +1,4 @@
-//! The layer of the environment: `QIANG_<SECTION>__<KEY>`, and `QIANG_DATA`.
+//! The layer of the environment: `QIANG_<SECTION>__<KEY>`, `QIANG_DATA` and `QIANG_ROLES`.
 //!
 //! Only names with the double underscore are ours for certain. Others that begin with `QIANG_`
 //! may be anyone's (a Kubernetes service called qiang injects `QIANG_PORT`), and are let be,
@@ -17,7 +17,7 @@ pub(super) fn read(variables: Vec<(OsString, OsString)>, layers: &mut Layers) {
         let Some(rest) = name.strip_prefix(PREFIX) else { continue };
         let key = match rest.split_once("__") {
             Some((section, key)) => format!("{section}.{key}").to_ascii_lowercase(),
-            None if rest == "DATA" => "data".to_owned(),
+            None if ["DATA", "ROLES"].contains(&rest) => rest.to_ascii_lowercase(),
             None => {
                 layers.put_doubtful(rest.to_ascii_lowercase(), Origin::Variable(name.to_owned()));
                 continue;

@@ -29,9 +29,12 @@ pub async fn healthz() -> &'static str {
 #[utoipa::path(get, path = "/readyz", tag = "operations",
     responses((status = 200, body = Readiness), (status = 503, body = Readiness)))]
 pub async fn readyz(State(app): Shared) -> impl IntoResponse {
-    let engine = app.engine.trouble();
+    let answers = app.answer(app.engine.positions()).await.is_ok();
+    let unheard = (!answers).then(|| "the engine does not answer".to_owned());
+    let engine = app.engine.trouble().or(unheard);
     let database = match app.store.ping().await {
-        Ok(()) => app.projection.trouble(),
+        // What cannot be read from the engine is no fault of the records.
+        Ok(()) => app.projection.trouble().filter(|_| engine.is_none()),
         Err(error) => Some(crate::chain(&error)),
     };
     let ready = engine.is_none() && database.is_none();

@@ -103,8 +103,19 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
     with_other_problems(described().1)
 }
 
-/// Everything the server answers.
+/// Everything the server answers; one that is no api tells only how it is.
 pub fn router(app: Arc<App>) -> Router {
+    if !app.config.roles.api {
+        return Router::new()
+            .route("/metrics", get(metrics::show))
+            .route("/healthz", get(health::healthz))
+            .route("/readyz", get(health::readyz))
+            .fallback(async || {
+                let detail = "this process is a worker; ask one with the role api";
+                Problem::new(Code::NoSuchRoute).detail(detail)
+            })
+            .with_state(app);
+    }
     let (router, description) = described();
     let description = with_other_problems(description);
     let docs = SwaggerUi::new("/docs").url("/openapi.json", description);

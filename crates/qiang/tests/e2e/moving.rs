@@ -135,6 +135,33 @@ async fn open_sales_move_to_redis_and_back() {
     back.does(&["audit"]);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limits_hold_in_a_sale_that_was_to_be_spread_only_where_it_goes() {
+    let Some(url) = shared::redis() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let here = Place { folder: folder.path(), data: "one", engine: None };
+    let redis = format!("{url}?prefix=spread-{}&partitions=8", std::process::id());
+    let there = Place { folder: folder.path(), data: "one", engine: Some(redis) };
+    let process = here.serve();
+    let mut boss = here.person(&process, "boss", "admin").await;
+    let spread = json!({ "id": "81", "buckets": 4 });
+    boss.post("/sales", changed(&terms_of(20), &spread)).await.ok(201);
+    let users: Vec<String> = (0..8).map(|number| format!("u{number}")).collect();
+    for user in &users {
+        here.person(&process, user, "buyer").await.granted("81").await;
+    }
+    assert!(process.terminate().0.success());
+    here.does(&["export", "sales.jsonl"]);
+    there.does(&["import", "sales.jsonl"]);
+    let process = there.serve();
+    for user in &users {
+        let mut user = there.person(&process, user, "buyer").await;
+        user.claim("81", 1).await.problem(409, "already_claimed");
+    }
+    assert!(process.terminate().0.success());
+    there.does(&["audit"]);
+}
+
 #[test]
 fn a_file_that_is_not_whole_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");

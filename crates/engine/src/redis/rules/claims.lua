@@ -1,7 +1,10 @@
 -- Claims: who gets units, at what price, and how they come back.
 
-local function price_now()
-    local price, sold = rules.price, state.share - state.available
+-- A packed claim up to its number: a list of 17, of which this is the first.
+local CLAIM_HEAD = '\220\0\17' .. char(EVENT_CLAIM)
+
+local function price_at(available)
+    local price, sold = rules.price, state.share - available
     for _, step in ipairs(rules.steps) do
         if step[1] <= sold then
             price = step[2]
@@ -10,12 +13,10 @@ local function price_now()
     return price
 end
 
-local function check_limit(name, quantity)
-    local buyer = buyer_of(name)
-    local had = buyer and buyer[2] or 0
+local function check_limit(latest, had, quantity)
     local at_once = rules.portions > 0 and 1 or rules.limit
-    if buyer and rules.limit == 1 and had == 1 then
-        return { REFUSED, 'already_claimed', buyer[1] }
+    if rules.limit == 1 and had == 1 then
+        return { REFUSED, 'already_claimed', latest }
     elseif quantity > math.max(rules.limit - had, 0) then
         return { REFUSED, 'over_limit', had, rules.limit }
     elseif quantity > at_once then
@@ -36,46 +37,120 @@ local function find(n, by)
     return claim
 end
 
--- user, identity, request, quantity
-function decide.claim(c)
-    local user, identity, request, quantity = c[2], c[3], c[4], c[5]
-    if not state then
-        return { REFUSED, 'no_such_pool' }
-    elseif state.cleared == 1 then
-        return { REFUSED, 'closed' }
-    end
-    if request ~= '' then
-        local first = request_of(request_key(user, request))
-        if first then
-            local claim = claim_of(first)
-            if claim[C_QUANTITY] == quantity then
-                return { REPLAYED, pack(claim) }
-            end
-            return { REFUSED, 'request_conflict' }
-        end
-    end
+-- What every claim is told whatever it asks for, unless it was granted before.
+local function barred()
     if now < rules.opens then
         return { REFUSED, 'not_open_yet', rules.opens }
     elseif is_closed() then
         return { REFUSED, 'closed' }
-    elseif rules.by_identity == 0 then
-        identity = ''
-    elseif identity == '' then
-        return { REFUSED, 'not_eligible' }
     end
-    local refused = check_limit(identity ~= '' and identity or user, quantity)
-    if refused then
-        return refused
-    elseif quantity > state.available then
-        return { REFUSED, 'sold_out' }
+end
+
+local function repeat_claim(n, quantity)
+    local claim = claim_of(n)
+    if claim[C_QUANTITY] == quantity then
+        return { REPLAYED, pack(claim) }
     end
-    local portion, price = next_portion()
-    price = price or price_now()
+    return { REFUSED, 'request_conflict' }
+end
+
+-- Claims, one after the other, in lists: whose quota each of them uses, '' if nobody's; a field for
+-- its request, '' if none, or no such list; its units, or no such list if all want one; and user,
+-- identity, request and units of each, packed.
+--
+-- Answers the price, and for each claim its number if it was granted for that price.
+function decide.claims(c)
+    local names, keys, quantities, packed_wishes = c[2], c[3], c[4], c[5]
+    local count, replies = #names, {}
+    if not state or state.cleared == 1 then
+        local refused = { REFUSED, state and 'closed' or 'no_such_pool' }
+        for i = 1, count do
+            replies[i] = refused
+        end
+        return { 0, replies }
+    end
+    local found = redis.call('HMGET', BUYERS, unpack(names))
+    local with_keys = #keys > 0
+    local found_keys = with_keys and redis.call('HMGET', REQUESTS, unpack(keys))
+    local refused, sold_out = barred(), { REFUSED, 'sold_out' }
     local first, hold_until, pay_by = first_state()
-    local n = next_number()
-    count_granted({ EVENT_CLAIM, n, user, identity, request, quantity, price, portion or -1,
-        first, 1, now, now, hold_until, pay_by, '', 0, 0 }, quantity)
-    return { DONE, n, price, portion or -1 }
+    local portions, steps = rules.portions > 0, #rules.steps > 0
+    local buckets, available = rules.buckets, state.available
+    local n = state.claims * buckets + rules.bucket + 1
+    local first_number = n
+    local last, last_bought, last_event = #granted, #bought, #events
+    local last_requested = #requested
+    local head, head_for = '', -1
+    local price = price_at(available)
+    local usual, portion, tail_price, tail = price, -1, nil, nil
+    for i = 1, count do
+        local quantity, key, reply = quantities[i] or 1, with_keys and keys[i] or '', refused
+        local before = key ~= '' and (requests[key] or found_keys[i])
+        if before then
+            reply = repeat_claim(tonumber(before), quantity)
+        elseif not refused then
+            local name = names[i]
+            local buyer, had = buyers[name] or found[i], 0
+            if name == '' then
+                reply = { REFUSED, 'not_eligible' }
+            elseif buyer then
+                local latest, used = read_buyer(buyer)
+                had = used
+                reply = check_limit(latest, had, quantity)
+            elseif quantity > 1 then
+                reply = check_limit(nil, 0, quantity)
+            end
+            if not reply and quantity > available then
+                reply = sold_out
+            elseif not reply then
+                if portions then
+                    portion, price = next_portion()
+                    take_portion(portion)
+                elseif steps then
+                    price = price_at(available)
+                end
+                if portions or price ~= tail_price then
+                    tail_price = price
+                    tail = pack(price, portion, first, 1, now, now, hold_until, pay_by, '', 0, 0)
+                end
+                -- The upper three bytes of the number are those of its neighbours.
+                if floor(n / 256) ~= head_for then
+                    head_for = floor(n / 256)
+                    head = CLAIM_HEAD .. struct.pack('>BI3', 206, head_for)
+                end
+                local field = field_of(n)
+                local packed = head .. char(n % 256) .. packed_wishes[i] .. tail
+                granted[last + 1], granted[last + 2] = field, packed
+                last = last + 2
+                last_event = last_event + 1
+                events[last_event] = packed
+                local used = had + quantity
+                buyer = field .. (USED[used] or ':' .. used)
+                buyers[name] = buyer
+                bought[last_bought + 1], bought[last_bought + 2] = name, buyer
+                last_bought = last_bought + 2
+                if key ~= '' then
+                    requests[key] = field
+                    requested[last_requested + 1], requested[last_requested + 2] = key, field
+                    last_requested = last_requested + 2
+                end
+                available = available - quantity
+                reply = price == usual and not portions and n or { DONE, n, price, portion }
+                n = n + buckets
+            end
+        end
+        replies[i] = reply
+    end
+    if available < state.available then
+        changed = true
+        local due = math.max(hold_until, pay_by)
+        if due >= 0 then
+            add_due(first_number, n - buckets, due)
+        end
+    end
+    state.claims = (n - rules.bucket - 1) / buckets
+    count_taken(first, state.available - available)
+    return { usual, replies }
 end
 
 -- number, by
@@ -94,7 +169,7 @@ function decide.order(c)
     claim[C_VERSION] = claim[C_VERSION] + 1
     claim[C_CHANGED] = now
     claim[C_PAY_BY] = now + rules.pay_ms
-    set_due(claim[C_NUMBER], claim[C_PAY_BY])
+    add_due(claim[C_NUMBER], claim[C_NUMBER], claim[C_PAY_BY])
     put_claim(claim)
     return { DONE, pack(claim) }
 end

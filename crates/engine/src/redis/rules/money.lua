@@ -59,7 +59,6 @@ function decide.pay(c)
     elseif claim[C_STATE] == ORDERED then
         state.ordered = state.ordered - claim[C_QUANTITY]
         state.paid = state.paid + claim[C_QUANTITY]
-        unset_due(n)
         claim[C_STATE] = PAID
         claim[C_VERSION] = claim[C_VERSION] + 1
         claim[C_CHANGED] = now
@@ -74,17 +73,25 @@ function decide.pay(c)
         return { REFUSED, 'sold_out' }
     end
     local gone = quantity > state.available or (portion and price ~= claim[C_PRICE])
-    local may_again = rules.never == 1 or not check_limit(buyer_name(claim), quantity)
+    local name = buyer_name(claim)
+    local latest, used = buyer_of(name)
+    local may_again = rules.never == 1 or not check_limit(latest, used, quantity)
     if gone or not may_again then
         return refund(n, id, high, low, LATE)
     end
-    local anew = { EVENT_CLAIM, next_number(), claim[C_USER], claim[C_IDENTITY], '', quantity,
+    local number_anew = next_number()
+    local anew = { EVENT_CLAIM, number_anew, claim[C_USER], claim[C_IDENTITY], '', quantity,
         claim[C_PRICE], portion or -1, PAID, 1, now, now, -1, -1, id, n, 0 }
-    claim[C_REPLACED] = anew[C_NUMBER]
-    dirty_claims[n] = pack(claim)
-    put_payment(id, { n, FATE_PAID, anew[C_NUMBER] })
+    claim[C_REPLACED] = number_anew
+    dirty_claims[field_of(n)] = pack(claim)
+    put_payment(id, { n, FATE_PAID, number_anew })
+    count_taken(PAID, quantity)
+    if portion then
+        take_portion(portion)
+    end
     -- A released claim that never gave its quota back leaves it to the one in its place.
-    count_granted(anew, rules.never == 1 and 0 or quantity)
+    put_buyer(name, field_of(number_anew), used + (rules.never == 1 and 0 or quantity))
+    add_claim(field_of(number_anew), pack(anew))
     return settled(DONE, anew)
 end
 

@@ -101,9 +101,9 @@ function decide.clear()
     end
     -- Refunds stay, so that none is owed twice.
     redis.call('UNLINK', CLAIMS, BUYERS, REQUESTS, DUE, PORTIONS, RETURNED, PAYMENTS, MOVES)
-    claims, dirty_claims, buyers, dirty_buyers = {}, {}, {}, {}
-    requests, dirty_requests, payments, dirty_payments = {}, {}, {}, {}
-    added_due, removed_due = {}, {}
+    granted, bought, requested, dues, first_claims = {}, {}, {}, {}, 0
+    claims, dirty_claims, buyers, requests = {}, {}, {}, {}
+    payments, dirty_payments = {}, {}
     local owed = redis.call('LRANGE', REFUNDS, 0, -1)
     for _, packed in ipairs(owed) do
         local r = unpack_value(packed)

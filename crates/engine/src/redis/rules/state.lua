@@ -20,22 +20,47 @@ if stored[1] then
         closed_at = s[11], cleared = s[12], fresh = s[13], arrived = s[14] }
 end
 
+-- A crowd of claims is what has to be fast here. So what they add is kept as it will be written,
+-- field and value by turns, in the order in which it happened: the last word on a field counts.
 local events = {}
+local granted, bought, requested, dues = {}, {}, {}, {}
+-- Claims granted before this call; those of this call lie in `granted`, one behind the other.
+local first_claims = state and state.claims or 0
+-- What this call has changed or looked at already.
 local claims, dirty_claims = {}, {}
-local buyers, dirty_buyers = {}, {}
-local requests, dirty_requests = {}, {}
+local buyers, requests = {}, {}
 local payments, dirty_payments = {}, {}
-local added_due, removed_due = {}, {}
 local changed = false
 
-local function due_member(n)
-    return string.format('%010d', n)
+local format, floor, char = string.format, math.floor, string.char
+
+-- Making a text from a number takes longer than all else that is done for a claim, so the digits
+-- that neighbours share are made once.
+local DIGITS = {
+    '00', '01', '02', '03', '04', '05', '06', '07', '08', '09', '10', '11', '12', '13', '14',
+    '15', '16', '17', '18', '19', '20', '21', '22', '23', '24', '25', '26', '27', '28', '29',
+    '30', '31', '32', '33', '34', '35', '36', '37', '38', '39', '40', '41', '42', '43', '44',
+    '45', '46', '47', '48', '49', '50', '51', '52', '53', '54', '55', '56', '57', '58', '59',
+    '60', '61', '62', '63', '64', '65', '66', '67', '68', '69', '70', '71', '72', '73', '74',
+    '75', '76', '77', '78', '79', '80', '81', '82', '83', '84', '85', '86', '87', '88', '89',
+    '90', '91', '92', '93', '94', '95', '96', '97', '98', '99',
+}
+local hundreds, hundreds_text = -1, ''
+
+-- A claim's number as a field, or as a member: in the order of numbers.
+local function field_of(n)
+    local high = floor(n / 100)
+    if high ~= hundreds then
+        hundreds, hundreds_text = high, format('%08d', high)
+    end
+    return hundreds_text .. DIGITS[n - high * 100 + 1]
 end
 
 local function claim_of(n)
     local claim = claims[n]
     if claim == nil then
-        local found = redis.call('HGET', CLAIMS, n)
+        local place = (n - 1 - rules.bucket) / rules.buckets - first_claims
+        local found = granted[place * 2 + 2] or redis.call('HGET', CLAIMS, field_of(n))
         claim = found and unpack_value(found) or false
         claims[n] = claim
     end
@@ -45,42 +70,41 @@ end
 local function put_claim(claim)
     local n, packed = claim[C_NUMBER], pack(claim)
     claims[n] = claim
-    dirty_claims[n] = packed
+    dirty_claims[field_of(n)] = packed
     events[#events + 1] = packed
     changed = true
 end
 
 -- A buyer: the number of their latest claim, and the units they have used.
+local function read_buyer(buyer)
+    local latest, used = string.match(buyer, '^(%d+):(%d+)$')
+    return tonumber(latest), tonumber(used)
+end
+
+-- What is written behind the number for so many units.
+local USED = { ':1', ':2', ':3' }
+
+local function put_buyer(name, field, used)
+    local buyer, last = field .. (USED[used] or ':' .. used), #bought
+    buyers[name] = buyer
+    bought[last + 1], bought[last + 2] = name, buyer
+end
+
+-- The latest claim of a buyer, and the units they have used.
 local function buyer_of(name)
-    local buyer = buyers[name]
-    if buyer == nil then
-        local found = redis.call('HGET', BUYERS, name)
-        buyer = false
-        if found then
-            local latest, used = string.match(found, '^(%d+):(%d+)$')
-            buyer = { tonumber(latest), tonumber(used) }
-        end
-        buyers[name] = buyer
+    local buyer = buyers[name] or redis.call('HGET', BUYERS, name)
+    if buyer then
+        return read_buyer(buyer)
     end
-    return buyer
+    return nil, 0
 end
 
-local function put_buyer(name, latest, used)
-    buyers[name] = { latest, used }
-    dirty_buyers[name] = latest .. ':' .. used
-end
-
-local function request_key(user, request)
-    return user .. '\0' .. request
-end
-
-local function request_of(key)
-    local found = requests[key]
-    if found == nil then
-        found = tonumber(redis.call('HGET', REQUESTS, key) or false) or false
-        requests[key] = found
-    end
-    return found
+-- A new claim, as it will be written.
+local function add_claim(field, packed)
+    local last = #granted
+    granted[last + 1], granted[last + 2] = field, packed
+    events[#events + 1] = packed
+    changed = true
 end
 
 local function payment_of(id)
@@ -136,16 +160,11 @@ local function next_number()
     return n
 end
 
-local function set_due(n, at)
-    local member = due_member(n)
-    removed_due[member] = nil
-    added_due[member] = at
-end
-
-local function unset_due(n)
-    local member = due_member(n)
-    added_due[member] = nil
-    removed_due[member] = true
+-- Claims that are due together, from one number to another, are one member of DUE. It stays until
+-- its time has come, whatever became of them meanwhile; then each is looked at.
+local function add_due(first, last, at)
+    local count = #dues
+    dues[count + 1], dues[count + 2] = format('%.0f', at), field_of(first) .. '-' .. field_of(last)
 end
 
 local function due_of(claim)
@@ -157,33 +176,16 @@ local function due_of(claim)
     return -1
 end
 
--- Counts a new claim: units, quota, request, deadline.
-local function count_granted(claim, uses)
-    local n, quantity = claim[C_NUMBER], claim[C_QUANTITY]
-    state.available = state.available - quantity
-    if claim[C_STATE] == HELD then
-        state.held = state.held + quantity
-    elseif claim[C_STATE] == ORDERED then
-        state.ordered = state.ordered + quantity
+-- Counts units that were taken.
+local function count_taken(first, units)
+    state.available = state.available - units
+    if first == HELD then
+        state.held = state.held + units
+    elseif first == ORDERED then
+        state.ordered = state.ordered + units
     else
-        state.paid = state.paid + quantity
+        state.paid = state.paid + units
     end
-    if claim[C_PORTION] >= 0 then
-        take_portion(claim[C_PORTION])
-    end
-    local name = buyer_name(claim)
-    local buyer = buyer_of(name)
-    put_buyer(name, n, (buyer and buyer[2] or 0) + uses)
-    if claim[C_REQUEST] ~= '' then
-        local key = request_key(claim[C_USER], claim[C_REQUEST])
-        requests[key] = n
-        dirty_requests[key] = n
-    end
-    local due = due_of(claim)
-    if due >= 0 then
-        set_due(n, due)
-    end
-    put_claim(claim)
 end
 
 local function release(claim, reason)
@@ -200,10 +202,9 @@ local function release(claim, reason)
     end
     if rules.never == 0 then
         local name = buyer_name(claim)
-        local buyer = buyer_of(name)
-        put_buyer(name, buyer[1], buyer[2] - quantity)
+        local latest, used = buyer_of(name)
+        put_buyer(name, field_of(latest), used - quantity)
     end
-    unset_due(claim[C_NUMBER])
     claim[C_STATE] = RELEASED
     claim[C_VERSION] = claim[C_VERSION] + 1
     claim[C_CHANGED] = now

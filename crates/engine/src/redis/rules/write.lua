@@ -1,67 +1,31 @@
 -- The call itself: what is overdue first, then the commands, then everything they changed.
 
--- Everything the claims of this call look up, in two questions.
-local function look_ahead()
-    local names, keys = {}, {}
-    for i = 1, #commands do
-        local c = commands[i]
-        if c[1] == 'claim' then
-            names[#names + 1] = rules.by_identity == 1 and c[3] or c[2]
-            if c[4] ~= '' then
-                keys[#keys + 1] = request_key(c[2], c[4])
-            end
-        end
-    end
-    if #names > 1 then
-        local found = redis.call('HMGET', BUYERS, unpack(names))
-        for i = 1, #names do
-            if buyers[names[i]] ~= nil then
-                -- What was overdue has changed it already.
-            elseif found[i] then
-                local latest, used = string.match(found[i], '^(%d+):(%d+)$')
-                buyers[names[i]] = { tonumber(latest), tonumber(used) }
-            else
-                buyers[names[i]] = false
-            end
-        end
-    end
-    if #keys > 1 then
-        local found = redis.call('HMGET', REQUESTS, unpack(keys))
-        for i = 1, #keys do
-            requests[keys[i]] = tonumber(found[i] or false) or false
-        end
+-- Pairs written by one command; what a script may hand over at once is bounded.
+local PAIRS = 1000
+
+local function write_list(command, key, list)
+    for i = 1, #list, PAIRS * 2 do
+        redis.call(command, key, unpack(list, i, math.min(i + PAIRS * 2 - 1, #list)))
     end
 end
 
 local function write_map(key, map)
-    local args, count = {}, 0
+    local list, last = {}, 0
     for field, value in pairs(map) do
-        args[count + 1], args[count + 2] = field, value
-        count = count + 2
-        if count == 2000 then
-            redis.call('HSET', key, unpack(args))
-            args, count = {}, 0
-        end
+        list[last + 1], list[last + 2] = field, value
+        last = last + 2
     end
-    if count > 0 then
-        redis.call('HSET', key, unpack(args))
-    end
+    write_list('HSET', key, list)
 end
 
+-- Members of DUE whose time has come.
+local overdue = {}
+
 local function write_due()
-    local args, gone = {}, {}
-    for member, at in pairs(added_due) do
-        args[#args + 1], args[#args + 2] = at, member
+    if #overdue > 0 then
+        redis.call('ZREM', DUE, unpack(overdue))
     end
-    for member in pairs(removed_due) do
-        gone[#gone + 1] = member
-    end
-    if #gone > 0 then
-        redis.call('ZREM', DUE, unpack(gone))
-    end
-    if #args > 0 then
-        redis.call('ZADD', DUE, unpack(args))
-    end
+    write_list('ZADD', DUE, dues)
     local first = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')
     local cell = pool_id .. '/' .. rules.bucket
     if first[2] then
@@ -80,11 +44,12 @@ local function write_all()
     redis.call('HSET', POOL, 'state', pack({ state.version, state.total, state.share,
         state.available, state.held, state.ordered, state.paid, state.claims, state.payments,
         state.opened_at, state.closed_at, state.cleared, state.fresh, state.arrived }))
+    write_list('HSET', CLAIMS, granted)
     write_map(CLAIMS, dirty_claims)
-    write_map(BUYERS, dirty_buyers)
-    write_map(REQUESTS, dirty_requests)
+    write_list('HSET', BUYERS, bought)
+    write_list('HSET', REQUESTS, requested)
     write_map(PAYMENTS, dirty_payments)
-    if next(added_due) or next(removed_due) or state.cleared == 1 then
+    if #dues > 0 or #overdue > 0 or state.cleared == 1 then
         write_due()
     end
     if #events > 0 then
@@ -93,19 +58,30 @@ local function write_all()
     end
 end
 
-local answer = { 'again' }
-local overdue = {}
-if state and state.cleared == 0 then
-    overdue = redis.call('ZRANGEBYSCORE', DUE, '-inf', now, 'LIMIT', 0, MAX_RELEASED)
-    for _, member in ipairs(overdue) do
-        local claim = claim_of(tonumber(member))
-        release(claim, claim[C_STATE] == HELD and HOLD_EXPIRED or PAY_EXPIRED)
+-- Releases what is overdue, and says whether that was all.
+local function release_overdue()
+    local looked_at, due = 0, redis.call('ZRANGEBYSCORE', DUE, '-inf', now, 'LIMIT', 0, MAX_RELEASED)
+    for i = 1, #due do
+        if looked_at >= MAX_RELEASED then
+            return false
+        end
+        local first, last = string.match(due[i], '^(%d+)-(%d+)$')
+        for n = tonumber(first), tonumber(last), rules.buckets do
+            local claim = claim_of(n)
+            local at = due_of(claim)
+            if at >= 0 and at <= now then
+                release(claim, claim[C_STATE] == HELD and HOLD_EXPIRED or PAY_EXPIRED)
+            end
+            looked_at = looked_at + 1
+        end
+        overdue[i] = due[i]
+        changed = true
     end
+    return #due < MAX_RELEASED
 end
-if #overdue < MAX_RELEASED then
-    if state then
-        look_ahead()
-    end
+
+local answer = { 'again' }
+if not state or state.cleared == 1 or release_overdue() then
     local replies = {}
     for i = 1, #commands do
         replies[i] = decide[commands[i][1]](commands[i])
