@@ -16,6 +16,7 @@ mod current_sale;
 mod deadlines;
 mod hanging_up;
 mod killed;
+mod lane;
 mod late_payments;
 mod moving;
 mod operations;
