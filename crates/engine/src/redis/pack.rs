@@ -51,16 +51,6 @@ impl Packer {
         std::mem::take(&mut self.bytes)
     }
 
-    /// What was written.
-    pub(super) fn so_far(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// Begins anew, in the same place.
-    pub(super) fn clear(&mut self) {
-        self.bytes.clear();
-    }
-
     fn tagged(&mut self, tag: u8, value: &[u8]) {
         self.bytes.push(tag);
         self.bytes.extend_from_slice(value);

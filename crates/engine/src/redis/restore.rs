@@ -512,7 +512,7 @@ impl<'a> Part<'a> {
             *buyer = (claim.id.number, buyer.1 + uses);
         }
         let field = |(name, (latest, used)): (&str, (u32, u32))| {
-            (name.as_bytes().to_vec(), format!("{}:{used}", wire::field_of(latest)).into_bytes())
+            (name.as_bytes().to_vec(), wire::buyer(latest, used).into_bytes())
         };
         buyers.into_iter().map(field).collect()
     }
@@ -520,7 +520,7 @@ impl<'a> Part<'a> {
     fn requests(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let request = |claim: &&Claim| {
             let request = claim.request.as_ref()?;
-            let field = wire::request_field(&claim.user, request).into_bytes();
+            let field = wire::request_field(&claim.user, request);
             Some((field, wire::field_of(claim.id.number).into_bytes()))
         };
         self.claims.iter().filter_map(request).collect()

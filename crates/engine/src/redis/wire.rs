@@ -325,6 +325,10 @@ fn pack_claims(asks: &[Ask], to: &mut Packer) {
             _ => None,
         })
     };
+    let count = |wanted: bool| if wanted { asks.len() } else { 0 };
+    let by_identity = wishes().any(|(_, by)| by == LimitBy::Identity);
+    let with_requests = wishes().any(|(wish, _)| wish.request.is_some());
+    let several = wishes().any(|(wish, _)| wish.quantity.get() > 1);
     to.list(5).text("claims").list(asks.len());
     for (wish, by) in wishes() {
         to.text(match by {
@@ -332,37 +336,20 @@ fn pack_claims(asks: &[Ask], to: &mut Packer) {
             LimitBy::Identity => wish.identity.as_ref().map_or("", Identity::as_str),
         });
     }
-    if wishes().any(|(wish, _)| wish.request.is_some()) {
-        to.list(asks.len());
-        for (wish, _) in wishes() {
-            match &wish.request {
-                Some(request) => to.text(&request_field(&wish.user, request)),
-                None => to.text(""),
-            };
-        }
-    } else {
-        to.list(0);
+    to.list(count(by_identity));
+    for (wish, _) in wishes().take(count(by_identity)) {
+        to.text(wish.user.as_str());
     }
-    if wishes().any(|(wish, _)| wish.quantity.get() > 1) {
-        to.list(asks.len());
-        for (wish, _) in wishes() {
-            to.int(wish.quantity.get().into());
-        }
-    } else {
-        to.list(0);
+    to.list(count(with_requests));
+    for (wish, _) in wishes().take(count(with_requests)) {
+        match &wish.request {
+            Some(request) => to.bytes(&request_field(&wish.user, request)),
+            None => to.text(""),
+        };
     }
-    to.list(asks.len());
-    let mut packed = Packer::default();
-    for (wish, by) in wishes() {
-        // An identity that nothing depends on is not kept.
-        let identity = wish.identity.as_ref().filter(|_| by == LimitBy::Identity);
-        packed
-            .text(wish.user.as_str())
-            .text(identity.map_or("", Identity::as_str))
-            .text(wish.request.as_ref().map_or("", RequestId::as_str))
-            .int(wish.quantity.get().into());
-        to.bytes(packed.so_far());
-        packed.clear();
+    to.list(count(several));
+    for (wish, _) in wishes().take(count(several)) {
+        to.int(wish.quantity.get().into());
     }
 }
 
@@ -371,9 +358,16 @@ pub(super) fn field_of(number: u32) -> String {
     format!("{number:010}")
 }
 
-/// A request id where the script keeps something by it: they are a user's own.
-pub(super) fn request_field(user: &UserId, request: &RequestId) -> String {
-    format!("{user}\0{request}")
+/// A buyer as the script keeps them: their latest claim and, unless that is one, the units used.
+pub(super) fn buyer(latest: u32, used: u32) -> String {
+    let field = field_of(latest);
+    if used == 1 { field } else { format!("{field}:{used}") }
+}
+
+/// A request id where the script keeps something by it: they are a user's own. A claim's record
+/// holds the same bytes.
+pub(super) fn request_field(user: &UserId, request: &RequestId) -> Vec<u8> {
+    Packer::default().text(user.as_str()).text(request.as_str()).finish()
 }
 
 impl Ask {
@@ -512,7 +506,7 @@ impl Grants {
 const DONE: i64 = 0;
 const REPLAYED: i64 = 1;
 
-/// The answers to claims in a row; most are granted for the same price, and only numbered.
+/// The answers to claims in a row; most are granted for the same price, and only counted.
 fn read_claims(
     from: &mut Unpacker<'_>,
     pool: PoolId,
@@ -521,29 +515,39 @@ fn read_claims(
     to: &mut Vec<Said>,
 ) -> Result<()> {
     from.list()?;
-    let usual = Cents::new(from.int()?);
-    if from.list()? != asks.len() {
-        return Err(Unpackable::new("one reply for each claim"));
-    }
+    let (usual, mut next) = (Cents::new(from.int()?), from.number::<u32>()?);
+    let step = grants.map_or(1, |grants| u32::from(grants.buckets));
+    let granted = |wish, number, price, portion| {
+        let grants = grants.ok_or(Unpackable::new("a pool behind a grant"))?;
+        Ok(Said::Claim(Outcome::Done(grants.claim(wish, number, price, portion))))
+    };
+    let (mut left, mut in_a_row) = (from.list()?, 0_usize);
     for ask in asks {
         let Ask::Claim { wish, .. } = ask else { return Err(Unpackable::new("only claims")) };
-        let granted = |number, price, portion| {
-            let grants = grants.ok_or(Unpackable::new("a pool behind a grant"))?;
-            Ok(Outcome::Done(grants.claim(wish, number, price, portion)))
-        };
-        if !from.is_list() {
-            to.push(Said::Claim(granted(from.number()?, usual, None)?));
+        if in_a_row == 0 {
+            left = left.checked_sub(1).ok_or(Unpackable::new("one reply for each claim"))?;
+            if !from.is_list() {
+                in_a_row = from.number()?;
+            }
+        }
+        if let Some(rest) = in_a_row.checked_sub(1) {
+            to.push(granted(wish, next, usual, None)?);
+            (in_a_row, next) = (rest, next.saturating_add(step));
             continue;
         }
         from.list()?;
         to.push(match from.int()? {
             DONE => {
                 let (number, price) = (from.number()?, Cents::new(from.int()?));
-                Said::Claim(granted(number, price, number_or_none(from)?)?)
+                next = step.saturating_add(number);
+                granted(wish, number, price, number_or_none(from)?)?
             }
             REPLAYED => Said::Claim(Outcome::Replayed(read_claim(pool, from.bytes()?)?)),
             _ => read_refusal(from, pool, ask)?,
         });
+    }
+    if left + in_a_row > 0 {
+        return Err(Unpackable::new("one reply for each claim"));
     }
     Ok(())
 }

@@ -36,9 +36,9 @@ local DONE, REPLAYED, REFUSED = 0, 1, 2
 local FATE_PAID, FATE_REFUND, FATE_ELSEWHERE = 0, 1, 2
 local EVENT_CLAIM, EVENT_POOL, EVENT_REFUND = 1, 2, 3
 
--- A claim: kind, number, user, identity, request, quantity, price, portion, state, version,
+-- A claim: kind, number, user, request, identity, quantity, price, portion, state, version,
 -- created, changed, hold until, pay by, payment, replaces, reason, replaced by (not an event's).
-local C_NUMBER, C_USER, C_IDENTITY, C_REQUEST, C_QUANTITY, C_PRICE, C_PORTION, C_STATE, C_VERSION,
+local C_NUMBER, C_USER, C_REQUEST, C_IDENTITY, C_QUANTITY, C_PRICE, C_PORTION, C_STATE, C_VERSION,
     C_CREATED, C_CHANGED, C_HOLD, C_PAY_BY, C_PAYMENT, C_REPLACES, C_REASON, C_REPLACED =
     2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18
 

@@ -1,7 +1,18 @@
 -- Claims: who gets units, at what price, and how they come back.
 
--- A packed claim up to its number: a list of 17, of which this is the first.
+-- Packed claims begin with these: a list of 17, of which this is the first.
 local CLAIM_HEAD = '\220\0\17' .. char(EVENT_CLAIM)
+-- How a packed text of so many bytes begins.
+local text_heads = {}
+
+local function text_head(length)
+    local head = length < 32 and char(160 + length) or struct.pack('>BH', 218, length)
+    text_heads[length] = head
+    return head
+end
+
+-- No request; no identity, and one unit.
+local NO_REQUEST, PLAIN = pack(''), pack('', 1)
 
 local function price_at(available)
     local price, sold = rules.price, state.share - available
@@ -54,48 +65,58 @@ local function repeat_claim(n, quantity)
     return { REFUSED, 'request_conflict' }
 end
 
--- Claims, one after the other, in lists: whose quota each of them uses, '' if nobody's; a field for
--- its request, '' if none, or no such list; its units, or no such list if all want one; and user,
--- identity, request and units of each, packed.
+-- Claims, one after the other, in lists: whose quota each of them uses, '' if nobody's; its user, no
+-- list if it is theirs; user and request, packed, '' without one, no list if nobody has one; its
+-- units, no list if all want one.
 --
--- Answers the price, and for each claim its number if it was granted for that price.
+-- Answers the price, the number of the first claim granted, and in order how many were granted for
+-- that price, numbered one behind the other, or what one of them is told instead.
 function decide.claims(c)
-    local names, keys, quantities, packed_wishes = c[2], c[3], c[4], c[5]
+    local names, users, keys, quantities = c[2], c[3], c[4], c[5]
     local count, replies = #names, {}
     if not state or state.cleared == 1 then
         local refused = { REFUSED, state and 'closed' or 'no_such_pool' }
         for i = 1, count do
             replies[i] = refused
         end
-        return { 0, replies }
+        return { 0, 0, replies }
     end
     local found = redis.call('HMGET', BUYERS, unpack(names))
-    local with_keys = #keys > 0
+    local with_keys, with_quantities = #keys > 0, #quantities > 0
     local found_keys = with_keys and redis.call('HMGET', REQUESTS, unpack(keys))
     local refused, sold_out = barred(), { REFUSED, 'sold_out' }
     local first, hold_until, pay_by = first_state()
-    local portions, steps = rules.portions > 0, #rules.steps > 0
+    local by_identity, portions, steps =
+        rules.by_identity == 1, rules.portions > 0, #rules.steps > 0
     local buckets, available = rules.buckets, state.available
-    local n = state.claims * buckets + rules.bucket + 1
-    local first_number = n
+    local first_number = state.claims * buckets + rules.bucket + 1
+    local n = first_number
+    local buyers, granted, bought, events, floor, char = buyers, granted, bought, events, floor, char
     local last, last_bought, last_event = #granted, #bought, #events
-    local last_requested = #requested
-    local head, head_for = '', -1
+    local last_requested, last_reply, in_a_row = #requested, 0, 0
     local price = price_at(available)
     local usual, portion, tail_price, tail = price, -1, nil, nil
+    local head, head_for = '', -1
     for i = 1, count do
-        local quantity, key, reply = quantities[i] or 1, with_keys and keys[i] or '', refused
-        local before = key ~= '' and (requests[key] or found_keys[i])
+        local quantity, key, reply = 1, '', refused
+        if with_quantities then
+            quantity = quantities[i]
+        end
+        local before = false
+        if with_keys then
+            key = keys[i]
+            before = key ~= '' and (requests[key] or found_keys[i])
+        end
         if before then
             reply = repeat_claim(tonumber(before), quantity)
         elseif not refused then
             local name = names[i]
-            local buyer, had = buyers[name] or found[i], 0
+            local buyer, used = buyers[name] or found[i], quantity
             if name == '' then
                 reply = { REFUSED, 'not_eligible' }
             elseif buyer then
-                local latest, used = read_buyer(buyer)
-                had = used
+                local latest, had = read_buyer(buyer)
+                used = had + quantity
                 reply = check_limit(latest, had, quantity)
             elseif quantity > 1 then
                 reply = check_limit(nil, 0, quantity)
@@ -118,30 +139,51 @@ function decide.claims(c)
                     head_for = floor(n / 256)
                     head = CLAIM_HEAD .. struct.pack('>BI3', 206, head_for)
                 end
-                local field = field_of(n)
-                local packed = head .. char(n % 256) .. packed_wishes[i] .. tail
+                local rest = PLAIN
+                if by_identity or quantity > 1 then
+                    rest = pack(by_identity and name or '', quantity)
+                end
+                local field, packed = field_of(n), nil
+                if key ~= '' then
+                    packed = head .. char(n % 256) .. key .. rest .. tail
+                    requests[key] = field
+                    requested[last_requested + 1], requested[last_requested + 2] = key, field
+                    last_requested = last_requested + 2
+                else
+                    local user = users[i] or name
+                    packed = head .. char(n % 256) .. (text_heads[#user] or text_head(#user))
+                        .. user .. NO_REQUEST .. rest .. tail
+                end
                 granted[last + 1], granted[last + 2] = field, packed
                 last = last + 2
                 last_event = last_event + 1
                 events[last_event] = packed
-                local used = had + quantity
-                buyer = field .. (USED[used] or ':' .. used)
+                buyer = write_buyer(field, used)
                 buyers[name] = buyer
                 bought[last_bought + 1], bought[last_bought + 2] = name, buyer
                 last_bought = last_bought + 2
-                if key ~= '' then
-                    requests[key] = field
-                    requested[last_requested + 1], requested[last_requested + 2] = key, field
-                    last_requested = last_requested + 2
-                end
                 available = available - quantity
-                reply = price == usual and not portions and n or { DONE, n, price, portion }
+                if portions or price ~= usual then
+                    reply = { DONE, n, price, portion }
+                end
                 n = n + buckets
             end
         end
-        replies[i] = reply
+        if not reply then
+            in_a_row = in_a_row + 1
+        else
+            if in_a_row > 0 then
+                last_reply = last_reply + 1
+                replies[last_reply], in_a_row = in_a_row, 0
+            end
+            last_reply = last_reply + 1
+            replies[last_reply] = reply
+        end
     end
-    if available < state.available then
+    if in_a_row > 0 then
+        replies[last_reply + 1] = in_a_row
+    end
+    if n > first_number then
         changed = true
         local due = math.max(hold_until, pay_by)
         if due >= 0 then
@@ -150,7 +192,7 @@ function decide.claims(c)
     end
     state.claims = (n - rules.bucket - 1) / buckets
     count_taken(first, state.available - available)
-    return { usual, replies }
+    return { usual, first_number, replies }
 end
 
 -- number, by

@@ -80,7 +80,7 @@ function decide.pay(c)
         return refund(n, id, high, low, LATE)
     end
     local number_anew = next_number()
-    local anew = { EVENT_CLAIM, number_anew, claim[C_USER], claim[C_IDENTITY], '', quantity,
+    local anew = { EVENT_CLAIM, number_anew, claim[C_USER], '', claim[C_IDENTITY], quantity,
         claim[C_PRICE], portion or -1, PAID, 1, now, now, -1, -1, id, n, 0 }
     claim[C_REPLACED] = number_anew
     dirty_claims[field_of(n)] = pack(claim)

@@ -75,17 +75,18 @@ local function put_claim(claim)
     changed = true
 end
 
--- A buyer: the number of their latest claim, and the units they have used.
-local function read_buyer(buyer)
-    local latest, used = string.match(buyer, '^(%d+):(%d+)$')
-    return tonumber(latest), tonumber(used)
+-- A buyer: the number of their latest claim and, unless that is one, the units they have used.
+local function write_buyer(field, used)
+    return used == 1 and field or field .. ':' .. used
 end
 
--- What is written behind the number for so many units.
-local USED = { ':1', ':2', ':3' }
+local function read_buyer(buyer)
+    local latest, used = string.match(buyer, '^(%d+):?(%d*)$')
+    return tonumber(latest), tonumber(used) or 1
+end
 
 local function put_buyer(name, field, used)
-    local buyer, last = field .. (USED[used] or ':' .. used), #bought
+    local buyer, last = write_buyer(field, used), #bought
     buyers[name] = buyer
     bought[last + 1], bought[last + 2] = name, buyer
 end

@@ -81,8 +81,8 @@ fn read_claim_fields(pool: PoolId, from: &mut Unpacker<'_>) -> Result<Claim> {
     Ok(Claim {
         id: ClaimId { pool, number: from.number()? },
         user: id(from, UserId::new)?,
-        identity: id_or_none(from, Identity::new)?,
         request: id_or_none(from, RequestId::new)?,
+        identity: id_or_none(from, Identity::new)?,
         quantity: from.number()?,
         unit_price: Cents::new(from.int()?),
         portion: number_or_none(from)?,
@@ -159,8 +159,8 @@ pub(in crate::redis) fn pack_claim(claim: &Claim, replaced_by: u32) -> Vec<u8> {
         .int(EVENT_CLAIM)
         .int(claim.id.number.into())
         .text(claim.user.as_str())
-        .text(&text(claim.identity.as_ref().map(Identity::as_str)))
         .text(&text(claim.request.as_ref().map(RequestId::as_str)))
+        .text(&text(claim.identity.as_ref().map(Identity::as_str)))
         .int(claim.quantity.into())
         .int(claim.unit_price.get())
         .int(claim.portion.map_or(-1, i64::from))
