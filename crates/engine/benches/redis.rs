@@ -235,7 +235,13 @@ impl Bench {
             let key = format!("{PREFIX}:{{p{partition}}}:{what}:{pool}/0");
             cmd("HLEN").arg(key).to_owned()
         };
-        let claims: u64 = self.ask(&held("claims")).await?;
+        let (mut claims, mut last) = (0, 0);
+        while let Some(page) =
+            Some(engine.claims(pool, last, 1_000).await?).filter(|p| !p.is_empty())
+        {
+            claims += page.len() as u64;
+            last = page.last().map_or(last, |claim| claim.id.number);
+        }
         let buyers: u64 = self.ask(&held("buyers")).await?;
         let (mut logged, mut after) = (0, 0);
         loop {

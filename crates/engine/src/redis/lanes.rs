@@ -193,14 +193,14 @@ impl Shared {
             .int(signed(era.known(cell.partition)))
             .int(signed(*number))
             .text(&cell.id.pool.to_string());
-        wire::pack_asks(asks, &mut packer);
+        let own = wire::pack_asks(asks, &mut packer);
         packer.int(keep.into());
         let lane_key = format!("{}:lane:{:x}:{lane}", cell.keys.get(Keys::POOL), self.node);
         let mut keys: Vec<&str> = cell.keys.0.iter().map(String::as_str).collect();
         keys.push(&lane_key);
         let claims = asks.iter().all(|ask| matches!(ask, Ask::Claim { .. }));
         let mut cmd = if claims { &CLAIM_RULES } else { &RULES }.call(keys);
-        cmd.arg(packer.finish());
+        cmd.arg(packer.finish()).arg(own);
         let mut pipe = Pipeline::with_capacity(2);
         pipe.add_command(cmd);
         self.add_wait(&mut pipe);

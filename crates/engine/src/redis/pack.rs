@@ -47,6 +47,11 @@ impl Packer {
         self.bytes(value.as_bytes())
     }
 
+    /// How many bytes were written.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
     pub(super) fn finish(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }

@@ -19,7 +19,7 @@ use super::pack::{Packer, Result, Unpackable, Unpacker};
 use self::stored::{number_or_none, reason_number, split, state, time, time_or_none};
 pub(super) use self::stored::{
     pack_change, pack_claim, pack_paid, pack_refund, pack_refunded, read_change, read_claim,
-    read_events, read_refund,
+    read_claims_of, read_events, read_refund,
 };
 use crate::{Decoder, Encoder, Stopwatch};
 
@@ -307,18 +307,20 @@ fn groups(asks: &[Ask]) -> impl Iterator<Item = &[Ask]> {
     asks.chunk_by(|one, next| matches!((one, next), (Ask::Claim { .. }, Ask::Claim { .. })))
 }
 
-/// Packs all commands of a call.
-pub(super) fn pack_asks(asks: &[Ask], to: &mut Packer) {
+/// Packs all commands of a call, and for each list of claims what a run keeps of them.
+pub(super) fn pack_asks(asks: &[Ask], to: &mut Packer) -> Vec<Vec<u8>> {
+    let mut own = Vec::new();
     to.list(groups(asks).count());
     for group in groups(asks) {
         match group {
-            [Ask::Claim { .. }, ..] => pack_claims(group, to),
+            [Ask::Claim { .. }, ..] => own.push(pack_claims(group, to)),
             _ => group.iter().for_each(|ask| ask.pack(to)),
         }
     }
+    own
 }
 
-fn pack_claims(asks: &[Ask], to: &mut Packer) {
+fn pack_claims(asks: &[Ask], to: &mut Packer) -> Vec<u8> {
     let wishes = || {
         asks.iter().filter_map(|ask| match ask {
             Ask::Claim { wish, by } => Some((wish, *by)),
@@ -326,7 +328,6 @@ fn pack_claims(asks: &[Ask], to: &mut Packer) {
         })
     };
     let count = |wanted: bool| if wanted { asks.len() } else { 0 };
-    let by_identity = wishes().any(|(_, by)| by == LimitBy::Identity);
     let with_requests = wishes().any(|(wish, _)| wish.request.is_some());
     let several = wishes().any(|(wish, _)| wish.quantity.get() > 1);
     to.list(5).text("claims").list(asks.len());
@@ -335,10 +336,6 @@ fn pack_claims(asks: &[Ask], to: &mut Packer) {
             LimitBy::User => wish.user.as_str(),
             LimitBy::Identity => wish.identity.as_ref().map_or("", Identity::as_str),
         });
-    }
-    to.list(count(by_identity));
-    for (wish, _) in wishes().take(count(by_identity)) {
-        to.text(wish.user.as_str());
     }
     to.list(count(with_requests));
     for (wish, _) in wishes().take(count(with_requests)) {
@@ -351,7 +348,22 @@ fn pack_claims(asks: &[Ask], to: &mut Packer) {
     for (wish, _) in wishes().take(count(several)) {
         to.int(wish.quantity.get().into());
     }
+    let (mut own, mut ends) = (Packer::default(), Vec::with_capacity(4 * asks.len()));
+    for (wish, by) in wishes() {
+        let identity = wish.identity.as_ref().filter(|_| by == LimitBy::Identity);
+        own.text(wish.user.as_str())
+            .text(wish.request.as_ref().map_or("", RequestId::as_str))
+            .text(identity.map_or("", Identity::as_str))
+            .int(wish.quantity.get().into());
+        let end = u32::try_from(own.len()).expect("calls are bounded");
+        ends.extend(end.to_be_bytes());
+    }
+    to.bytes(&ends);
+    own.finish()
 }
+
+/// Claims in a block.
+const BLOCK: u32 = 16;
 
 /// A claim's number where the script keeps something by it.
 pub(super) fn field_of(number: u32) -> String {
@@ -364,8 +376,13 @@ pub(super) fn buyer(latest: u32, used: u32) -> String {
     if used == 1 { field } else { format!("{field}:{used}") }
 }
 
-/// A request id where the script keeps something by it: they are a user's own. A claim's record
-/// holds the same bytes.
+/// The block that a claim lies in, unless it lies in a field of its own; `place` is its place among
+/// the claims of its cell.
+pub(super) fn block_of(place: u32) -> String {
+    format!("b{}", place / BLOCK)
+}
+
+/// A request id where the script keeps something by it: they are a user's own.
 pub(super) fn request_field(user: &UserId, request: &RequestId) -> Vec<u8> {
     Packer::default().text(user.as_str()).text(request.as_str()).finish()
 }

@@ -11,6 +11,7 @@
 -- ARGV[1], packed: { now in ms or -1 for the server's own clock, epoch, known position,
 --                    number of the call on its lane, pool id, { command, ... },
 --                    1 to keep the answer also if nothing changed }
+-- ARGV[2..]: for each list of claims among the commands, what a run keeps of each of them
 -- Answers, packed: { "lost", epoch, position }   the state is not the one the caller knows
 --                  { "stale" }                   a later call of the lane was here already
 --                  { "again" }                   more is overdue than one call releases
@@ -34,13 +35,20 @@ local LATE, ALREADY_PAID, AMOUNT_MISMATCH = 0, 1, 2
 local OPENED, RESTOCKED, CLOSED, CLEARED = 0, 1, 2, 3
 local DONE, REPLAYED, REFUSED = 0, 1, 2
 local FATE_PAID, FATE_REFUND, FATE_ELSEWHERE = 0, 1, 2
-local EVENT_CLAIM, EVENT_POOL, EVENT_REFUND = 1, 2, 3
+local EVENT_CLAIM, EVENT_POOL, EVENT_REFUND, EVENT_RUN = 1, 2, 3, 4
+-- Claims in a block.
+local BLOCK = 16
 
 -- A claim: kind, number, user, request, identity, quantity, price, portion, state, version,
 -- created, changed, hold until, pay by, payment, replaces, reason, replaced by (not an event's).
 local C_NUMBER, C_USER, C_REQUEST, C_IDENTITY, C_QUANTITY, C_PRICE, C_PORTION, C_STATE, C_VERSION,
     C_CREATED, C_CHANGED, C_HOLD, C_PAY_BY, C_PAYMENT, C_REPLACES, C_REASON, C_REPLACED =
     2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18
+-- Fresh claims, all alike, numbered one behind the other: kind, first number, from one number to the
+-- next, price, portion, state, created, hold until, pay by, and of each its user, request, identity
+-- and quantity, packed, in one text.
+local R_FIRST, R_STEP, R_PRICE, R_PORTION, R_STATE, R_CREATED, R_HOLD, R_PAY_BY, R_OWN =
+    2, 3, 4, 5, 6, 7, 8, 9, 10
 
 local pack, unpack_value = cmsgpack.pack, cmsgpack.unpack
 local call = unpack_value(ARGV[1])

@@ -1,18 +1,7 @@
 -- Claims: who gets units, at what price, and how they come back.
 
--- Packed claims begin with these: a list of 17, of which this is the first.
-local CLAIM_HEAD = '\220\0\17' .. char(EVENT_CLAIM)
--- How a packed text of so many bytes begins.
-local text_heads = {}
-
-local function text_head(length)
-    local head = length < 32 and char(160 + length) or struct.pack('>BH', 218, length)
-    text_heads[length] = head
-    return head
-end
-
--- No request; no identity, and one unit.
-local NO_REQUEST, PLAIN = pack(''), pack('', 1)
+-- A packed run begins with these: a list of 10, of which this is the first.
+local RUN_HEAD = '\154' .. char(EVENT_RUN)
 
 local function price_at(available)
     local price, sold = rules.price, state.share - available
@@ -65,15 +54,67 @@ local function repeat_claim(n, quantity)
     return { REFUSED, 'request_conflict' }
 end
 
--- Claims, one after the other, in lists: whose quota each of them uses, '' if nobody's; its user, no
--- list if it is theirs; user and request, packed, '' without one, no list if nobody has one; its
--- units, no list if all want one.
+-- Where the `i`th ends, of which four bytes tell.
+local function end_of(ends, i)
+    return i == 0 and 0 or struct.unpack('>I4', ends, i * 4 - 3)
+end
+
+-- What those picked say of themselves, one behind the other. Whatever becomes a text here costs by
+-- the byte, so most are cut out of what came as it is.
+local function own_of(own, ends, picked, from, to)
+    local first, last = picked[from], picked[to]
+    if last - first == to - from then
+        local start, through = end_of(ends, first - 1) + 1, end_of(ends, last)
+        return start == 1 and through == #own and own or sub(own, start, through)
+    end
+    local parts = {}
+    for i = from, to do
+        parts[#parts + 1] = sub(own, end_of(ends, picked[i] - 1) + 1, end_of(ends, picked[i]))
+    end
+    return table.concat(parts)
+end
+
+-- How a packed run begins, up to the text that ends it.
+local function run_head(first, alike, own)
+    return RUN_HEAD .. pack(first) .. alike .. struct.pack('>BI4', 219, #own)
+end
+
+-- Keeps and logs those picked as a run that begins with this number. `alike` is what they share,
+-- packed.
+local function grant(own, ends, picked, first, alike)
+    local count, step, last, i = #picked, rules.buckets, #granted, 1
+    local place = (first - 1 - rules.bucket) / step
+    while i <= count do
+        local n, through = first + (i - 1) * step, i
+        local field = nil
+        if (place + i - 1) % BLOCK == 0 and i + BLOCK - 1 <= count then
+            field, through = block_of(n), i + BLOCK - 1
+        else
+            field = field_of(n)
+        end
+        local part = own_of(own, ends, picked, i, through)
+        granted[last + 1], granted[last + 2] = field, run_head(n, alike, part) .. part
+        last, i = last + 2, through + 1
+    end
+    local all = own_of(own, ends, picked, 1, count)
+    log(run_head(first, alike, all), count)
+    log(all, 0)
+end
+
+-- Lists of claims so far.
+local lists = 0
+
+-- Claims, one after the other, in lists: whose quota each of them uses, '' if nobody's; user and
+-- request, packed, '' without one, no list if nobody has one; its units, no list if all want one.
+-- Then where each of them ends in the text that says what a run keeps of it.
 --
 -- Answers the price, the number of the first claim granted, and in order how many were granted for
 -- that price, numbered one behind the other, or what one of them is told instead.
 function decide.claims(c)
-    local names, users, keys, quantities = c[2], c[3], c[4], c[5]
+    local names, keys, quantities, ends = c[2], c[3], c[4], c[5]
     local count, replies = #names, {}
+    lists = lists + 1
+    local own = ARGV[lists + 1]
     if not state or state.cleared == 1 then
         local refused = { REFUSED, state and 'closed' or 'no_such_pool' }
         for i = 1, count do
@@ -86,17 +127,21 @@ function decide.claims(c)
     local found_keys = with_keys and redis.call('HMGET', REQUESTS, unpack(keys))
     local refused, sold_out = barred(), { REFUSED, 'sold_out' }
     local first, hold_until, pay_by = first_state()
-    local by_identity, portions, steps =
-        rules.by_identity == 1, rules.portions > 0, #rules.steps > 0
+    local portions, steps = rules.portions > 0, #rules.steps > 0
     local buckets, available = rules.buckets, state.available
     local first_number = state.claims * buckets + rules.bucket + 1
     local n = first_number
-    local buyers, granted, bought, events, floor, char = buyers, granted, bought, events, floor, char
-    local last, last_bought, last_event = #granted, #bought, #events
-    local last_requested, last_reply, in_a_row = #requested, 0, 0
-    local price = price_at(available)
-    local usual, portion, tail_price, tail = price, -1, nil, nil
-    local head, head_for = '', -1
+    local buyers, bought, field_of = buyers, bought, field_of
+    local last_bought, last_requested, last_reply, in_a_row = #bought, #requested, 0, 0
+    local price, portion = price_at(available), -1
+    local usual = price
+    local picked, last_picked, run_first, alike = {}, 0, n, nil
+    local function end_run()
+        if last_picked > 0 then
+            grant(own, ends, picked, run_first, alike)
+        end
+        picked, last_picked, run_first, alike = {}, 0, n, nil
+    end
     for i = 1, count do
         local quantity, key, reply = 1, '', refused
         if with_quantities then
@@ -108,6 +153,7 @@ function decide.claims(c)
             before = key ~= '' and (requests[key] or found_keys[i])
         end
         if before then
+            end_run()
             reply = repeat_claim(tonumber(before), quantity)
         elseif not refused then
             local name = names[i]
@@ -124,41 +170,30 @@ function decide.claims(c)
             if not reply and quantity > available then
                 reply = sold_out
             elseif not reply then
-                if portions then
-                    portion, price = next_portion()
-                    take_portion(portion)
-                elseif steps then
-                    price = price_at(available)
+                if portions or steps then
+                    local before = price
+                    if portions then
+                        portion, price = next_portion()
+                        take_portion(portion)
+                    else
+                        price = price_at(available)
+                    end
+                    if portions or price ~= before then
+                        end_run()
+                    end
                 end
-                if portions or price ~= tail_price then
-                    tail_price = price
-                    tail = pack(price, portion, first, 1, now, now, hold_until, pay_by, '', 0, 0)
+                if not alike then
+                    alike = pack(buckets, price, portion, first, now, hold_until, pay_by)
                 end
-                -- The upper three bytes of the number are those of its neighbours.
-                if floor(n / 256) ~= head_for then
-                    head_for = floor(n / 256)
-                    head = CLAIM_HEAD .. struct.pack('>BI3', 206, head_for)
-                end
-                local rest = PLAIN
-                if by_identity or quantity > 1 then
-                    rest = pack(by_identity and name or '', quantity)
-                end
-                local field, packed = field_of(n), nil
+                last_picked = last_picked + 1
+                picked[last_picked] = i
+                local field = field_of(n)
                 if key ~= '' then
-                    packed = head .. char(n % 256) .. key .. rest .. tail
                     requests[key] = field
                     requested[last_requested + 1], requested[last_requested + 2] = key, field
                     last_requested = last_requested + 2
-                else
-                    local user = users[i] or name
-                    packed = head .. char(n % 256) .. (text_heads[#user] or text_head(#user))
-                        .. user .. NO_REQUEST .. rest .. tail
                 end
-                granted[last + 1], granted[last + 2] = field, packed
-                last = last + 2
-                last_event = last_event + 1
-                events[last_event] = packed
-                buyer = write_buyer(field, used)
+                buyer = used == 1 and field or write_buyer(field, used)
                 buyers[name] = buyer
                 bought[last_bought + 1], bought[last_bought + 2] = name, buyer
                 last_bought = last_bought + 2
@@ -183,12 +218,10 @@ function decide.claims(c)
     if in_a_row > 0 then
         replies[last_reply + 1] = in_a_row
     end
-    if n > first_number then
-        changed = true
-        local due = math.max(hold_until, pay_by)
-        if due >= 0 then
-            add_due(first_number, n - buckets, due)
-        end
+    end_run()
+    local due = math.max(hold_until, pay_by)
+    if n > first_number and due >= 0 then
+        add_due(first_number, n - buckets, due)
     end
     state.claims = (n - rules.bucket - 1) / buckets
     count_taken(first, state.available - available)

@@ -2,6 +2,8 @@
 
 -- Pairs written by one command; what a script may hand over at once is bounded.
 local PAIRS = 1000
+-- Values of one entry of the log.
+local PARTS = 64
 
 local function write_list(command, key, list)
     for i = 1, #list, PAIRS * 2 do
@@ -39,7 +41,7 @@ local function write_all()
     assert(state.available >= 0
         and state.available + state.held + state.ordered + state.paid == state.share
         or state.cleared == 1, 'available and taken units do not add up')
-    seq = seq + #events
+    seq = seq + logged
     redis.call('HSET', META, 'seq', seq, 'at', now)
     redis.call('HSET', POOL, 'state', pack({ state.version, state.total, state.share,
         state.available, state.held, state.ordered, state.paid, state.claims, state.payments,
@@ -52,9 +54,16 @@ local function write_all()
     if #dues > 0 or #overdue > 0 or state.cleared == 1 then
         write_due()
     end
-    if #events > 0 then
-        redis.call('XADD', LOG, seq .. '-0', 'pool', pool_id, 'count', #events,
-            'events', table.concat(events))
+    if logged > 0 then
+        -- One behind the other they are what happened, wherever they are cut.
+        if #events > PARTS then
+            events = { table.concat(events) }
+        end
+        local parts = {}
+        for i = 1, #events do
+            parts[i * 2 - 1], parts[i * 2] = 'events', events[i]
+        end
+        redis.call('XADD', LOG, seq .. '-0', 'pool', pool_id, 'count', logged, unpack(parts))
     end
 end
 
