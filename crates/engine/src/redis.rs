@@ -52,6 +52,7 @@ static RULES: Code = Code::new(concat!(
     include_str!("redis/rules/call.lua"),
     include_str!("redis/rules/state.lua"),
     include_str!("redis/rules/claims.lua"),
+    include_str!("redis/rules/changes.lua"),
     include_str!("redis/rules/money.lua"),
     include_str!("redis/rules/pools.lua"),
     include_str!("redis/rules/buckets.lua"),

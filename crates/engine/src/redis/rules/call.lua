@@ -5,8 +5,8 @@
 -- The rules are those of `qiang-core`, in its order; equal answers and equal events are what the
 -- contract tests demand. Every key is declared and lies in the pool's partition.
 --
--- The script is these files, one behind the other: call, state, claims, money, pools, buckets,
--- write. This one: what is asked, and whether it is to be decided at all.
+-- The script is these files, one behind the other: call, state, claims, changes, money, pools,
+-- buckets, write. This one: what is asked, and whether it is to be decided at all.
 --
 -- ARGV[1], packed: { now in ms or -1 for the server's own clock, epoch, known position,
 --                    number of the call on its lane, pool id, { command, ... },

@@ -1,4 +1,4 @@
--- Claims: who gets units, at what price, and how they come back.
+-- Claims: who gets units, and at what price.
 
 -- A packed run begins with these: a list of 10, of which this is the first.
 local RUN_HEAD = '\154' .. char(EVENT_RUN)
@@ -22,19 +22,6 @@ local function check_limit(latest, had, quantity)
     elseif quantity > at_once then
         return { REFUSED, 'over_limit', had, at_once }
     end
-end
-
-local function find(n, by)
-    if not state then
-        return nil, { REFUSED, 'no_such_claim' }
-    elseif state.cleared == 1 then
-        return nil, { REFUSED, 'cleared' }
-    end
-    local claim = claim_of(n)
-    if not claim or (by ~= '' and claim[C_USER] ~= by) then
-        return nil, { REFUSED, 'no_such_claim' }
-    end
-    return claim
 end
 
 -- What every claim is told whatever it asks for, unless it was granted before.
@@ -131,7 +118,7 @@ function decide.claims(c)
     local buckets, available = rules.buckets, state.available
     local first_number = state.claims * buckets + rules.bucket + 1
     local n = first_number
-    local buyers, bought, field_of = buyers, bought, field_of
+    local buyers, bought, digits = buyers, bought, DIGITS
     local last_bought, last_requested, last_reply, in_a_row = #bought, #requested, 0, 0
     local price, portion = price_at(available), -1
     local usual = price
@@ -142,67 +129,78 @@ function decide.claims(c)
         end
         picked, last_picked, run_first, alike = {}, 0, n, nil
     end
+    -- Most are granted as all others are; each step spared them counts.
+    local careful = refused or with_keys or with_quantities or portions or steps
+    local before_hundred, hundred = hundred_of(n)
     for i = 1, count do
-        local quantity, key, reply = 1, '', refused
-        if with_quantities then
-            quantity = quantities[i]
-        end
-        local before = false
-        if with_keys then
-            key = keys[i]
-            before = key ~= '' and (requests[key] or found_keys[i])
-        end
-        if before then
-            end_run()
-            reply = repeat_claim(tonumber(before), quantity)
-        elseif not refused then
-            local name = names[i]
-            local buyer, used = buyers[name] or found[i], quantity
-            if name == '' then
-                reply = { REFUSED, 'not_eligible' }
-            elseif buyer then
-                local latest, had = read_buyer(buyer)
-                used = had + quantity
-                reply = check_limit(latest, had, quantity)
-            elseif quantity > 1 then
-                reply = check_limit(nil, 0, quantity)
+        local name, quantity, used, key, reply, granted = names[i], 1, 1, '', nil, true
+        local buyer = buyers[name] or found[i]
+        if careful or buyer or available < 1 or name == '' then
+            if with_quantities then
+                quantity = quantities[i]
             end
-            if not reply and quantity > available then
-                reply = sold_out
-            elseif not reply then
-                if portions or steps then
-                    local before = price
-                    if portions then
-                        portion, price = next_portion()
-                        take_portion(portion)
-                    else
-                        price = price_at(available)
-                    end
-                    if portions or price ~= before then
-                        end_run()
-                    end
+            if with_keys then
+                key = keys[i]
+            end
+            used, reply = quantity, refused
+            local before = key ~= '' and (requests[key] or found_keys[i])
+            if before then
+                end_run()
+                reply = repeat_claim(tonumber(before), quantity)
+            elseif not refused then
+                if name == '' then
+                    reply = { REFUSED, 'not_eligible' }
+                elseif buyer then
+                    local latest, had = read_buyer(buyer)
+                    used = had + quantity
+                    reply = check_limit(latest, had, quantity)
+                elseif quantity > 1 then
+                    reply = check_limit(nil, 0, quantity)
                 end
-                if not alike then
-                    alike = pack(buckets, price, portion, first, now, hold_until, pay_by)
+                if not reply and quantity > available then
+                    reply = sold_out
                 end
-                last_picked = last_picked + 1
-                picked[last_picked] = i
-                local field = field_of(n)
-                if key ~= '' then
-                    requests[key] = field
-                    requested[last_requested + 1], requested[last_requested + 2] = key, field
-                    last_requested = last_requested + 2
+            end
+            granted = not reply
+            if granted and (portions or steps) then
+                local last_price = price
+                if portions then
+                    portion, price = next_portion()
+                    take_portion(portion)
+                else
+                    price = price_at(available)
                 end
-                buyer = used == 1 and field or write_buyer(field, used)
-                buyers[name] = buyer
-                bought[last_bought + 1], bought[last_bought + 2] = name, buyer
-                last_bought = last_bought + 2
-                available = available - quantity
+                if portions or price ~= last_price then
+                    end_run()
+                end
                 if portions or price ~= usual then
                     reply = { DONE, n, price, portion }
                 end
-                n = n + buckets
             end
+        end
+        if granted then
+            if not alike then
+                alike = pack(buckets, price, portion, first, now, hold_until, pay_by)
+            end
+            last_picked = last_picked + 1
+            picked[last_picked] = i
+            local low = digits[n - before_hundred]
+            if not low then
+                before_hundred, hundred = hundred_of(n)
+                low = digits[n - before_hundred]
+            end
+            local field = hundred .. low
+            if key ~= '' then
+                requests[key] = field
+                requested[last_requested + 1], requested[last_requested + 2] = key, field
+                last_requested = last_requested + 2
+            end
+            buyer = used == 1 and field or write_buyer(field, used)
+            buyers[name] = buyer
+            bought[last_bought + 1], bought[last_bought + 2] = name, buyer
+            last_bought = last_bought + 2
+            available = available - quantity
+            n = n + buckets
         end
         if not reply then
             in_a_row = in_a_row + 1
@@ -226,45 +224,4 @@ function decide.claims(c)
     state.claims = (n - rules.bucket - 1) / buckets
     count_taken(first, state.available - available)
     return { usual, first_number, replies }
-end
-
--- number, by
-function decide.order(c)
-    local claim, refused = find(c[2], c[3])
-    if refused then
-        return refused
-    elseif claim[C_STATE] == RELEASED then
-        return { REFUSED, 'released' }
-    elseif claim[C_STATE] ~= HELD then
-        return { REPLAYED, pack(claim) }
-    end
-    state.held = state.held - claim[C_QUANTITY]
-    state.ordered = state.ordered + claim[C_QUANTITY]
-    claim[C_STATE] = ORDERED
-    claim[C_VERSION] = claim[C_VERSION] + 1
-    claim[C_CHANGED] = now
-    claim[C_PAY_BY] = now + rules.pay_ms
-    add_due(claim[C_NUMBER], claim[C_NUMBER], claim[C_PAY_BY])
-    put_claim(claim)
-    return { DONE, pack(claim) }
-end
-
--- number, by, reason
-function decide.release(c)
-    local claim, refused = find(c[2], c[3])
-    if refused then
-        return refused
-    elseif claim[C_STATE] == RELEASED then
-        return { REPLAYED, pack(claim) }
-    elseif claim[C_STATE] == PAID then
-        return { REFUSED, 'already_paid' }
-    end
-    release(claim, c[4])
-    return { DONE, pack(claim) }
-end
-
--- number
-function decide.find(c)
-    local claim = state and claim_of(c[2])
-    return claim and { DONE, pack(claim) } or { REFUSED, 'no_such_claim' }
 end

@@ -46,13 +46,19 @@ local DIGITS = {
 }
 local hundreds, hundreds_text = -1, ''
 
--- A claim's number as a field, or as a member: in the order of numbers.
-local function field_of(n)
+-- The number before the hundred that this one is in, and how those of this hundred begin.
+local function hundred_of(n)
     local high = floor(n / 100)
     if high ~= hundreds then
         hundreds, hundreds_text = high, format('%08d', high)
     end
-    return hundreds_text .. DIGITS[n - high * 100 + 1]
+    return high * 100 - 1, hundreds_text
+end
+
+-- A claim's number as a field, or as a member: in the order of numbers.
+local function field_of(n)
+    local before, text = hundred_of(n)
+    return text .. DIGITS[n - before]
 end
 
 local function log(event, count)
@@ -133,30 +139,6 @@ local function buyer_of(name)
     return nil, 0
 end
 
--- A new claim, as it will be written.
-local function add_claim(field, packed)
-    local last = #granted
-    granted[last + 1], granted[last + 2] = field, packed
-    log(packed, 1)
-end
-
-local function payment_of(id)
-    local found = payments[id]
-    if found == nil then
-        found = redis.call('HGET', PAYMENTS, id)
-        found = found and unpack_value(found) or false
-        payments[id] = found
-    end
-    return found
-end
-
-local function put_payment(id, payment)
-    payments[id] = payment
-    dirty_payments[id] = pack(payment)
-    state.payments = state.payments + 1
-    changed = true
-end
-
 local function is_closed()
     return state.closed_at >= 0 or state.cleared == 1 or (rules.closes >= 0 and now >= rules.closes)
 end
@@ -185,12 +167,6 @@ local function take_portion(place)
     else
         state.fresh = state.fresh + 1
     end
-end
-
-local function next_number()
-    local n = state.claims * rules.buckets + rules.bucket + 1
-    state.claims = state.claims + 1
-    return n
 end
 
 -- Claims that are due together, from one number to another, are one member of DUE. It stays until
