@@ -552,7 +552,6 @@ impl Shared {
         for id in &due {
             let cell = self.cell(*id);
             self.ask(&cell, Ask::Tick).await?;
-            self.stats.expired.fetch_add(1, Ordering::Relaxed);
         }
         Ok(due.len())
     }

@@ -150,7 +150,7 @@ impl Shared {
                 if is_replicated { Ok(owner) } else { Err(Error::Unavailable) }
             }
             ("lost", _) => {
-                era.lose(partition, &text, era.known(partition));
+                era.lose_payments(partition, &text);
                 Err(Error::Unavailable)
             }
             _ => {

@@ -149,8 +149,16 @@ pub(super) enum Answer {
     /// A later call of the lane was here already.
     Stale,
     /// More was overdue than one call releases.
-    Again,
+    Again(Counted),
     Decided(Decided),
+}
+
+/// What a call wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Counted {
+    pub(super) events: u64,
+    /// Claims released because their time was up.
+    pub(super) expired: u64,
 }
 
 /// What was decided, and how the cell stands after it.
@@ -168,6 +176,9 @@ pub(super) struct Decided {
     pub(super) by_identity: bool,
     pub(super) buckets: u16,
     pub(super) said: Vec<Said>,
+    /// The number of the last call of this node that changed something in the partition.
+    pub(super) last_change: u64,
+    pub(super) counted: Counted,
 }
 
 pub(super) fn encode_terms(terms: &Arc<Terms>) -> Vec<u8> {
@@ -430,7 +441,7 @@ pub(super) fn read_answer(
     match from.text()? {
         "lost" => Ok(Answer::Lost { epoch: from.text()?.into(), seq: from.number()? }),
         "stale" => Ok(Answer::Stale),
-        "again" => Ok(Answer::Again),
+        "again" => Ok(Answer::Again(read_counted(&mut from)?)),
         "ok" => {
             let (seq, now) = (from.number()?, time(&mut from)?);
             let (next_due, available) = (time_or_none(&mut from)?, from.number()?);
@@ -462,10 +473,16 @@ pub(super) fn read_answer(
                 by_identity: grants.as_ref().is_some_and(|grants| grants.by_identity),
                 buckets: grants.as_ref().map_or(1, |grants| grants.buckets),
                 said,
+                last_change: from.number()?,
+                counted: read_counted(&mut from)?,
             }))
         }
         _ => Err(Unpackable::new("an answer")),
     }
+}
+
+fn read_counted(from: &mut Unpacker<'_>) -> Result<Counted> {
+    Ok(Counted { events: from.number()?, expired: from.number()? })
 }
 
 /// What all claims granted in one call have in common.

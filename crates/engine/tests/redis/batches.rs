@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use qiang_core::{
     Cents, Claim, ClaimId, ClaimRequest, Event, Flow, Identity, LimitBy, Outcome, PayRequest,
@@ -66,6 +67,10 @@ async fn a_hundred_thousand_claims_are_granted_paged_and_run_out() {
     assert!(numbers.eq(1..=CLAIMS));
     subject.set_time(Timestamp::from_millis(10)).await.expect("a clock can be set");
     assert_eq!(view(engine, id).await.available, CLAIMS);
+    let (events, expired) = (&engine.stats().events, &engine.stats().expired);
+    let counted = [events, expired].map(|count| count.load(Ordering::Relaxed));
+    // One event opened the pool.
+    assert_eq!(counted, [1 + 2 * u64::from(CLAIMS), CLAIMS.into()]);
 }
 
 /// Wishes of all kinds, some of which are refused or repeat another.
