@@ -78,8 +78,8 @@ fn mixed(id: PoolId) -> Vec<ClaimRequest> {
     let wish = |place: u32| {
         // Some come twice: for the same thing, and for another.
         let user = format!("u{}", if place % 11 == 3 { place - 1 } else { place });
-        let mut wish = wish_for(id, &user, 1 + u32::from(place % 7 == 0));
-        wish.identity = Identity::new(&user).ok().filter(|_| place % 13 > 0);
+        let mut wish = wish_for(id, &user, 1 + u32::from(place.is_multiple_of(7)));
+        wish.identity = Identity::new(&user).ok().filter(|_| !place.is_multiple_of(13));
         wish.request = RequestId::new(&user).ok().filter(|_| place % 3 != 1);
         wish
     };
