@@ -415,6 +415,11 @@ impl Engine {
         self.shared.era().known(partition)
     }
 
+    /// Tells that somebody else found a partition to be lost.
+    pub fn lose(&self, partition: u16) {
+        self.shared.era().lose_as_told(partition);
+    }
+
     /// Partitions in which nothing is decided, because their state in Redis is not the one that
     /// was there, and what is wrong with them.
     #[must_use]

@@ -179,6 +179,12 @@ impl Era {
         }
     }
 
+    /// Somebody else found out.
+    pub(super) fn lose_as_told(&self, partition: u16) {
+        let what = format!("Redis has gone back: partition {partition} has forgotten what it said");
+        self.lose_for(partition, format!("{what} to another node"));
+    }
+
     fn lose_for(&self, partition: u16, what: String) {
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.is_lost[usize::from(partition)].swap(true, Ordering::AcqRel) {
