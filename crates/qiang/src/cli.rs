@@ -4,6 +4,7 @@
 //! one file under `cli/` with its `Args` and a `run`; this file only knows their names.
 
 mod audit;
+mod bench;
 mod config_check;
 mod demo;
 mod export;
@@ -58,6 +59,7 @@ struct Global {
 enum Command {
     Serve(serve::Args),
     Demo(demo::Args),
+    Bench(bench::Args),
     Tokens(tokens::Args),
     Audit(audit::Args),
     Migrate(migrate::Args),
@@ -115,6 +117,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
             }
             demo::run(args)
         }
+        Command::Bench(args) => bench::run(args, &cli.global.config()?),
         Command::Audit(args) => audit::run(args, &cli.global.config()?),
         Command::Migrate(args) => migrate::run(args, &cli.global.config()?),
         Command::Export(args) => export::run(args, &cli.global.config()?),

@@ -9,6 +9,7 @@ pub mod client;
 pub mod config;
 pub mod epochs;
 pub mod http;
+mod load;
 pub mod metrics;
 pub mod nodes;
 pub mod orders;
