@@ -30,7 +30,7 @@ use tokio::sync::watch;
 
 use self::codec::Encoder;
 use self::counter::Counter;
-use self::desk::Position;
+use self::desk::{Position, Question, Replies};
 use self::journal::{Batch, Journal as _, Write};
 use crate::{
     Clock, Error, JournalError, LogReader, OpenError, Poisoned, SqliteJournal, Stats, Writer,
@@ -298,10 +298,20 @@ impl Engine {
         }
     }
 
+    /// Decides commands in their order, with nothing in between.
+    pub async fn ask_many(&self, commands: Vec<Command>) -> Result<Vec<Reply>, Error> {
+        Ok(self.put(Question::Many(commands)).await?.many())
+    }
+
     async fn ask(&self, command: Command) -> Result<Reply, Error> {
-        self.shared.counter.ask(command).await.inspect_err(|error| {
+        Ok(self.put(Question::One(command)).await?.one())
+    }
+
+    async fn put(&self, question: Question) -> Result<Replies, Error> {
+        let asked = question.len() as u64;
+        self.shared.counter.ask(question).await.inspect_err(|error| {
             if *error == Error::Overloaded {
-                self.shared.stats.overloaded.fetch_add(1, Ordering::Relaxed);
+                self.shared.stats.overloaded.fetch_add(asked, Ordering::Relaxed);
             }
         })
     }

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use qiang_core::{
-    Claim, ClaimId, ClaimRequest, Event, Outcome, PayRequest, PoolId, PoolState, PoolView, Refund,
-    ReleaseReason, RequestId, Settlement, Terms, UserId,
+    Claim, ClaimId, ClaimRequest, Command, Event, Outcome, PayRequest, PoolId, PoolState, PoolView,
+    Refund, ReleaseReason, Reply, RequestId, Settlement, Terms, UserId,
 };
 
 use crate::{Error, JournalError, LogError, LogReader, Stats, embedded, redis, sql};
@@ -95,6 +96,39 @@ impl Engine {
     /// Drops a closed pool whose claims are all settled.
     pub async fn clear(&self, pool: PoolId) -> Result<Outcome<PoolView>, Error> {
         each!(self, engine => engine.clear(pool).await)
+    }
+
+    /// Decides commands in their order. An engine of this process decides them with nothing in
+    /// between; on a shared one, others may come between any two.
+    pub async fn ask_many(&self, commands: Vec<Command>) -> Vec<Result<Reply, Error>> {
+        if let Self::Embedded(engine) = self {
+            let count = commands.len();
+            return match engine.ask_many(commands).await {
+                Ok(replies) => replies.into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error); count],
+            };
+        }
+        // Each gets into the line of its pool before the next is looked at.
+        join_all(commands.into_iter().map(|command| self.ask(command))).await
+    }
+
+    /// Decides a command.
+    pub async fn ask(&self, command: Command) -> Result<Reply, Error> {
+        Ok(match command {
+            Command::Open { pool, terms } => Reply::Pool(self.open_pool(pool, terms).await?),
+            Command::Claim(wish) => Reply::Claim(self.claim(wish).await?),
+            Command::Order { claim, by } => Reply::Claim(self.order(claim, by).await?),
+            Command::Pay(pay) => Reply::Settlement(self.pay(pay).await?),
+            Command::Release { claim, by, reason } => {
+                Reply::Claim(self.release(claim, by, reason).await?)
+            }
+            Command::Restock { pool, units, request } => {
+                Reply::Pool(self.restock(pool, units, request).await?)
+            }
+            Command::Close { pool } => Reply::Pool(self.close(pool).await?),
+            Command::Clear { pool } => Reply::Pool(self.clear(pool).await?),
+            Command::Refund(pay) => Reply::Settlement(self.refund(pay).await?),
+        })
     }
 
     /// A pool as it is now.

@@ -15,7 +15,7 @@ pub mod sql;
 pub use clock::{Clock, ManualClock, Stopwatch, SystemClock};
 pub use embedded::FolderLock;
 pub use embedded::codec::{DecodeError, Decoder, Encoder};
-pub use embedded::desk::{Answer, Position, WriterOptions};
+pub use embedded::desk::{Answer, Position, Question, Replies, WriterOptions};
 pub use embedded::journal::{Batch, Journal, Part, Recovered, Write};
 pub use embedded::log::{LogReader, offline_log};
 pub use embedded::sqlite::SqliteJournal;

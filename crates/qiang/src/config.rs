@@ -30,6 +30,8 @@ use crate::secrets::{KEY_BYTES, Secret};
 pub const DEFAULT_FILE: &str = "qiang.toml";
 /// The data folder when none is named.
 pub const DEFAULT_DATA: &str = "./qiang-data";
+/// A shorter password is guessed too soon.
+const MIN_PASSWORD_BYTES: usize = 16;
 /// A longer configuration file is a mistake.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
@@ -42,6 +44,8 @@ pub struct Config {
     pub roles: Roles,
     /// The HTTP front door.
     pub http: Http,
+    /// The RESP front door.
+    pub resp: Resp,
     /// Where claims are decided.
     pub engine: Engine,
     /// Where records are kept.
@@ -106,6 +110,17 @@ pub struct Http {
     pub request_timeout: Duration,
     /// How long a shutdown waits for what was accepted.
     pub shutdown_grace: Duration,
+    /// More connections than this are not accepted.
+    pub max_connections: usize,
+}
+
+/// `[resp]`
+#[derive(Debug, Clone)]
+pub struct Resp {
+    /// Where to listen, if anywhere; port 0 takes any free one.
+    pub listen: Option<SocketAddr>,
+    /// What a client may sign in with, besides a token.
+    pub password: Option<Secret>,
     /// More connections than this are not accepted.
     pub max_connections: usize,
 }
@@ -251,6 +266,7 @@ impl Config {
         let data = layers.text("data", DEFAULT_DATA, folder);
         let roles = layers.text("roles", "api,worker", Roles::read);
         let http = Http::take(&mut layers);
+        let resp = Resp::take(&mut layers);
         let engine = Engine::take(&mut layers, &data);
         let database = Database { url: url::take_database(&mut layers, &data) };
         let bus = Bus { url: layers.text("bus.url", "log:", url::bus) };
@@ -265,6 +281,7 @@ impl Config {
             data,
             roles,
             http,
+            resp,
             engine,
             database,
             bus,
@@ -301,6 +318,17 @@ impl Http {
             request_timeout: layers.millis("http.request_timeout_ms", 15_000, 100..=600_000),
             shutdown_grace: layers.millis("http.shutdown_grace_ms", 20_000, 0..=600_000),
             max_connections: layers.number("http.max_connections", 10_000, 1..=1_000_000),
+        }
+    }
+}
+
+impl Resp {
+    fn take(layers: &mut Layers) -> Self {
+        let listen = |text: &str| if text.is_empty() { Ok(None) } else { address(text).map(Some) };
+        Self {
+            listen: layers.text("resp.listen", "", listen),
+            password: layers.password("resp.password", MIN_PASSWORD_BYTES),
+            max_connections: layers.number("resp.max_connections", 10_000, 1..=1_000_000),
         }
     }
 }

@@ -20,7 +20,7 @@ use self::problem::{Code, Problem};
 use crate::app::App;
 
 pub use router::{openapi, router};
-pub use serve::{ListenError, listen, serve};
+pub use serve::serve;
 
 /// What every handler is given.
 pub type Shared = State<Arc<App>>;

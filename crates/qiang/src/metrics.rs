@@ -9,7 +9,7 @@ use axum::response::IntoResponse;
 use qiang_core::{Outcome, Refusal, Settlement};
 use qiang_engine::Histogram;
 
-use crate::http::{Shared, problem::Problem};
+use crate::http::Shared;
 
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -42,12 +42,12 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Counts the answer to a claim; `Err` is anything that was no answer of the rules.
-    pub fn claimed<T>(&self, outcome: Result<&Outcome<T>, &Problem>) {
+    /// Counts the answer to a claim; `None` is anything that was no answer of the rules.
+    pub fn claimed<T>(&self, outcome: Option<&Outcome<T>>) {
         let place = match outcome {
-            Ok(Outcome::Done(_)) => 0,
-            Ok(Outcome::Replayed(_)) => 1,
-            Ok(Outcome::Refused(refusal)) => match refusal {
+            Some(Outcome::Done(_)) => 0,
+            Some(Outcome::Replayed(_)) => 1,
+            Some(Outcome::Refused(refusal)) => match refusal {
                 Refusal::NoSuchPool => 2,
                 Refusal::NotOpenYet { .. } => 3,
                 Refusal::Closed | Refusal::Cleared => 4,
@@ -57,7 +57,7 @@ impl Metrics {
                 Refusal::SoldOut => 8,
                 _ => 9,
             },
-            Err(_) => 9,
+            None => 9,
         };
         self.claims[place].fetch_add(1, Ordering::Relaxed);
     }

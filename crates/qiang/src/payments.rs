@@ -155,7 +155,7 @@ pub async fn pay_in_sandbox(
         return Err(Problem::new(Code::AlreadyPaid));
     }
     let pay = PayRequest { order: claim.id, payment, amount: claim.amount() };
-    settle(&app, pay).await.map(axum::Json)
+    view(&app, settle(&app, pay).await?).await.map(axum::Json)
 }
 
 /// The provider tells that money arrived. Signed with `X-Qiang-Timestamp` (Unix seconds) and
@@ -186,7 +186,7 @@ pub async fn callback(
         payment: payment_id(&told.payment_id)?,
         amount: Cents::new(told.amount_cents),
     };
-    settle(&app, pay).await.map(axum::Json)
+    view(&app, settle(&app, pay).await?).await.map(axum::Json)
 }
 
 /// Money owed back, oldest first.
@@ -233,12 +233,16 @@ pub async fn settle_refund(
 }
 
 /// Hands a payment to the engine. A sale that was cleared is asked about in the records.
-async fn settle(app: &Arc<App>, pay: PayRequest) -> Result<SettlementView, Problem> {
+pub async fn settle(app: &Arc<App>, pay: PayRequest) -> Result<Outcome<Settlement>, Problem> {
     let mut outcome = app.answer(app.engine.pay(pay.clone())).await?;
     if outcome == Outcome::Refused(Refusal::Cleared) {
         outcome = settle_after_clearing(app, pay).await?;
     }
     app.metrics.settled(&outcome);
+    Ok(outcome)
+}
+
+async fn view(app: &Arc<App>, outcome: Outcome<Settlement>) -> Result<SettlementView, Problem> {
     let (settlement, replayed) = match outcome {
         Outcome::Done(settlement) => (settlement, false),
         Outcome::Replayed(settlement) => (settlement, true),

@@ -7,16 +7,18 @@ use std::sync::Arc;
 
 use qiang_engine::{Clock, Engine, OpenError, WriterOptions, embedded, redis, sql};
 use qiang_store::Store;
+use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::config::{BusUrl, Config, DatabaseUrl, EngineUrl};
-use crate::http::{self, ListenError};
+use crate::http;
+use crate::listener::{ListenError, listen};
 use crate::nodes::{self, Node};
 use crate::projector::{self, Part};
 use crate::secrets::{self, Secrets};
-use crate::{audit, epochs, running};
+use crate::{audit, epochs, resp, running};
 
 /// Why a server did not start. What it had opened is closed again.
 #[derive(Debug, thiserror::Error)]
@@ -61,11 +63,13 @@ pub enum Error {
 pub struct Server {
     /// Where it listens.
     pub address: SocketAddr,
+    /// Where it listens for RESP, if it does.
+    pub resp_address: Option<SocketAddr>,
     /// What it works with.
     pub app: Arc<App>,
     stop_serving: CancellationToken,
     stop_working: CancellationToken,
-    serving: JoinHandle<()>,
+    serving: Vec<JoinHandle<()>>,
     working: Vec<JoinHandle<()>>,
     note: running::Note,
 }
@@ -74,10 +78,7 @@ impl Server {
     /// Opens everything and begins to serve.
     pub async fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Self, Error> {
         // The address first: it is the cheapest to find taken, and nothing is opened in vain.
-        let listener = http::listen(config.http.listen).await?;
-        let address = listener
-            .local_addr()
-            .map_err(|source| ListenError::Unusable { address: config.http.listen, source })?;
+        let doors = Doors::take(&config).await?;
         let stop = CancellationToken::new();
         let opened = match Opened::open(&config, clock, stop.clone()).await {
             Ok(opened) => opened,
@@ -87,7 +88,7 @@ impl Server {
             }
         };
         let engine = opened.engine.clone();
-        match Self::begin(config, opened, listener, address, stop.clone()).await {
+        match Self::begin(config, opened, doors, stop.clone()).await {
             Ok(server) => Ok(server),
             Err(error) => {
                 stop.cancel();
@@ -100,8 +101,7 @@ impl Server {
     async fn begin(
         config: Config,
         opened: Opened,
-        listener: tokio::net::TcpListener,
-        address: SocketAddr,
+        doors: Doors,
         stop_working: CancellationToken,
     ) -> Result<Self, Error> {
         let BusUrl::Log = config.bus.url;
@@ -121,7 +121,7 @@ impl Server {
         };
         let (projection, projecting) =
             projector::start(engine.clone(), part, own_store, stop_working.clone()).await?;
-        let note = running::leave_note(&config.data, address)?;
+        let note = running::leave_note(&config.data, doors.http.1)?;
         let roles = config.roles;
         let app = App::new(config, &secrets, clock, engine, store, projection, node).await?;
         let app = Arc::new(app);
@@ -143,12 +143,23 @@ impl Server {
             working.push(tokio::spawn(audit));
         }
         let stop_serving = CancellationToken::new();
-        let serving = {
+        let mut serving = Vec::new();
+        let (listener, address) = doors.http;
+        serving.push({
             let (app, stop) = (Arc::clone(&app), stop_serving.clone());
             let router = http::router(Arc::clone(&app));
             tokio::spawn(async move { http::serve(listener, router, &app.config.http, stop).await })
-        };
-        Ok(Self { address, app, stop_serving, stop_working, serving, working, note })
+        });
+        let mut resp_address = None;
+        if let Some((listener, address)) = doors.resp {
+            resp_address = Some(address);
+            serving.push(tokio::spawn(resp::serve(
+                listener,
+                Arc::clone(&app),
+                stop_serving.clone(),
+            )));
+        }
+        Ok(Self { address, resp_address, app, stop_serving, stop_working, serving, working, note })
     }
 
     /// Where to look, for a person or a program.
@@ -168,8 +179,10 @@ impl Server {
     /// folder free.
     pub async fn stop(self) {
         self.stop_serving.cancel();
-        // A panic in a task was reported when it happened.
-        let _served = self.serving.await;
+        for serving in self.serving {
+            // A panic in a task was reported when it happened.
+            let _served = serving.await;
+        }
         // The records are brought up to date while the journal is still open.
         self.stop_working.cancel();
         for working in self.working {
@@ -178,6 +191,23 @@ impl Server {
         self.app.engine.shut_down().await;
         self.app.store.close().await;
         drop(self.note);
+    }
+}
+
+/// The addresses a server was told to listen on, taken.
+struct Doors {
+    http: (TcpListener, SocketAddr),
+    resp: Option<(TcpListener, SocketAddr)>,
+}
+
+impl Doors {
+    async fn take(config: &Config) -> Result<Self, ListenError> {
+        let http = listen(config.http.listen, "--listen").await?;
+        let resp = match config.resp.listen.filter(|_| config.roles.api) {
+            Some(address) => Some(listen(address, "`listen` in [resp]").await?),
+            None => None,
+        };
+        Ok(Self { http, resp })
     }
 }
 

@@ -9,10 +9,10 @@
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
-use qiang_core::{Book, Command, Reply};
+use qiang_core::Book;
 use tokio::sync::{oneshot, watch};
 
-use super::desk::{Answer, Asked, Desk, Position};
+use super::desk::{Answer, Asked, Desk, Position, Question, Replies};
 use super::journal::Journal;
 use super::writer::{Committer, Poisoned};
 use crate::{Clock, Error};
@@ -48,10 +48,19 @@ pub(super) struct Counter<C> {
 /// Those who found the desk taken. Nobody leaves the desk without looking here.
 #[derive(Debug, Default)]
 struct Line {
-    jobs: Vec<(Command, Answer)>,
+    jobs: Vec<(Question, Answer)>,
+    /// How many commands those are.
+    commands: usize,
     /// Something is pending that the committer has not seen.
     pending: bool,
     closed: bool,
+}
+
+impl Line {
+    fn take(&mut self) -> Vec<(Question, Answer)> {
+        self.commands = 0;
+        std::mem::take(&mut self.jobs)
+    }
 }
 
 impl<C: Clock> Counter<C> {
@@ -67,22 +76,22 @@ impl<C: Clock> Counter<C> {
         }
     }
 
-    /// Decides a command and waits until the answer rests on nothing that could be lost. What
+    /// Decides what is asked and waits until the answer rests on nothing that could be lost. What
     /// was decided stands even if the caller stops waiting.
-    pub(super) async fn ask(&self, command: Command) -> Result<Reply, Error> {
+    pub(super) async fn ask(&self, question: Question) -> Result<Replies, Error> {
         let answered = match self.desk.try_lock() {
             Ok(mut desk) => {
-                let asked = self.ask_at_desk(&mut desk, &command);
+                let asked = self.ask_at_desk(&mut desk, &question);
                 drop(desk);
                 self.serve_line();
                 match asked? {
-                    Ok(reply) => return Ok(reply),
+                    Ok(replies) => return Ok(replies),
                     Err(answered) => answered,
                 }
             }
             Err(TryLockError::WouldBlock) => {
                 let (to, answered) = oneshot::channel();
-                self.stand_in_line(command, to)?;
+                self.stand_in_line(question, to)?;
                 self.serve_line();
                 answered
             }
@@ -122,7 +131,7 @@ impl<C: Clock> Counter<C> {
     /// How many wait, for the desk or for the journal.
     pub(super) fn waiting(&self) -> usize {
         let at_desk = self.desk.lock().map_or(0, |desk| desk.waiting());
-        at_desk + self.line().jobs.len()
+        at_desk + self.line().commands
     }
 
     /// Takes nothing more; what was taken is still answered.
@@ -164,39 +173,45 @@ impl<C: Clock> Counter<C> {
         drop(ending);
     }
 
-    /// Decides now: the reply, or where it will come from once it is durable.
+    /// Decides now: the answer, or where it will come from once it is durable.
     fn ask_at_desk(
         &self,
         desk: &mut Desk<C>,
-        command: &Command,
-    ) -> Result<Result<Reply, oneshot::Receiver<Result<Reply, Error>>>, Error> {
-        if desk.waiting() >= self.capacity {
+        question: &Question,
+    ) -> Result<Result<Replies, oneshot::Receiver<Result<Replies, Error>>>, Error> {
+        if !self.fits(desk.waiting(), question) {
             return Err(Error::Overloaded);
         }
         if self.line().closed {
             return Err(Error::Unavailable);
         }
         desk.tick();
-        Ok(match desk.decide(command) {
-            Asked::Settled(reply) => Ok(reply),
-            Asked::Waits(reply) => {
+        Ok(match desk.decide(question) {
+            Asked::Settled(replies) => Ok(replies),
+            Asked::Waits(replies) => {
                 let (to, answered) = oneshot::channel();
-                desk.keep(to, reply);
+                desk.keep(to, replies);
                 self.wake_committer(desk);
                 Err(answered)
             }
         })
     }
 
-    fn stand_in_line(&self, command: Command, to: Answer) -> Result<(), Error> {
+    /// Whether so many more may wait. A question larger than all the room there is may wait alone.
+    fn fits(&self, waiting: usize, question: &Question) -> bool {
+        waiting == 0 || waiting + question.len() <= self.capacity
+    }
+
+    fn stand_in_line(&self, question: Question, to: Answer) -> Result<(), Error> {
         let mut line = self.line();
         if line.closed {
             return Err(Error::Unavailable);
         }
-        if line.jobs.len() >= self.capacity {
+        if !self.fits(line.commands, &question) {
             return Err(Error::Overloaded);
         }
-        line.jobs.push((command, to));
+        line.commands += question.len();
+        line.jobs.push((question, to));
         if line.jobs.len() == 1 {
             self.work.notify_one();
         }
@@ -214,16 +229,16 @@ impl<C: Clock> Counter<C> {
     }
 
     fn decide_line(&self, desk: &mut Desk<C>) {
-        let jobs = std::mem::take(&mut self.line().jobs);
+        let jobs = self.line().take();
         if jobs.is_empty() {
             return;
         }
         desk.tick();
-        for (command, to) in jobs {
-            match desk.decide(&command) {
-                Asked::Settled(reply) => drop(to.send(Ok(reply))),
-                Asked::Waits(reply) => {
-                    desk.keep(to, reply);
+        for (question, to) in jobs {
+            match desk.decide(&question) {
+                Asked::Settled(replies) => drop(to.send(Ok(replies))),
+                Asked::Waits(replies) => {
+                    desk.keep(to, replies);
                     self.wake_committer(desk);
                 }
             }
@@ -306,7 +321,7 @@ impl<C: Clock> Drop for Ending<'_, C> {
         let mut desk = counter.desk.lock().unwrap_or_else(PoisonError::into_inner);
         counter.close();
         desk.turn_away();
-        for (_, to) in std::mem::take(&mut counter.line().jobs) {
+        for (_, to) in counter.line().take() {
             let _heard = to.send(Err(Error::Unavailable));
         }
         drop(desk);

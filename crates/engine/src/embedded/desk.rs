@@ -26,8 +26,64 @@ const MAX_RELEASED: usize = 8_192;
 /// Claims in one part of a snapshot; bounds how long a part keeps others from deciding.
 const SNAPSHOT_PART: usize = 256;
 
-/// Where the answer to a command goes.
-pub type Answer = oneshot::Sender<Result<Reply, Error>>;
+/// What is asked at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Question {
+    /// One command.
+    One(Command),
+    /// Commands that are decided in this order, with nothing in between, and answered together.
+    Many(Vec<Command>),
+}
+
+/// The answer, of the same shape as the question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Replies {
+    /// To one command.
+    One(Reply),
+    /// To each of many, in their order.
+    Many(Vec<Reply>),
+}
+
+/// Where an answer goes.
+pub type Answer = oneshot::Sender<Result<Replies, Error>>;
+
+impl Question {
+    /// How many commands it holds.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::One(_) => 1,
+            Self::Many(commands) => commands.len(),
+        }
+    }
+}
+
+impl Replies {
+    /// How many replies it holds.
+    fn len(&self) -> usize {
+        match self {
+            Self::One(_) => 1,
+            Self::Many(replies) => replies.len(),
+        }
+    }
+
+    /// The reply to one command.
+    #[must_use]
+    pub fn one(self) -> Reply {
+        match self {
+            Self::One(reply) => reply,
+            Self::Many(replies) => unreachable!("asked one thing, answered {replies:?}"),
+        }
+    }
+
+    /// The replies to many commands.
+    #[must_use]
+    pub fn many(self) -> Vec<Reply> {
+        match self {
+            Self::Many(replies) => replies,
+            Self::One(reply) => unreachable!("asked many things, answered {reply:?}"),
+        }
+    }
+}
 
 /// How a desk works.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +113,9 @@ pub(super) struct Desk<C> {
     /// Everything up to here is in the journal.
     durable: u64,
     batch: Encoder,
-    replies: Vec<(Answer, Reply)>,
+    replies: Vec<(Answer, Replies)>,
+    /// How many replies those are.
+    waiting: usize,
     looks: Vec<oneshot::Sender<()>>,
     snapshot: Option<Snapshot>,
     last_snapshot: u64,
@@ -80,12 +138,12 @@ struct Snapshot {
     cursor: SnapshotCursor,
 }
 
-/// What became of a command.
+/// What became of a question.
 pub(super) enum Asked {
     /// The answer rests on nothing that could still be lost.
-    Settled(Reply),
+    Settled(Replies),
     /// The answer waits for the journal.
-    Waits(Reply),
+    Waits(Replies),
 }
 
 /// What was taken from a desk to be made durable, and who waits for it. It is used again and
@@ -98,7 +156,8 @@ pub(super) struct Pending {
     part: Option<Part<'static>>,
     part_events: Encoder,
     trim_through: u64,
-    replies: Vec<(Answer, Reply)>,
+    replies: Vec<(Answer, Replies)>,
+    waiting: usize,
     looks: Vec<oneshot::Sender<()>>,
 }
 
@@ -120,6 +179,7 @@ impl<C: Clock> Desk<C> {
             durable: end.seq,
             batch: Encoder::default(),
             replies: Vec::new(),
+            waiting: 0,
             looks: Vec::new(),
             snapshot: None,
             last_snapshot: end.snapshot,
@@ -146,9 +206,9 @@ impl<C: Clock> Desk<C> {
         self.durable == self.position.seq
     }
 
-    /// How many answers wait for the journal.
+    /// How many replies wait for the journal.
     pub(super) fn waiting(&self) -> usize {
-        self.replies.len()
+        self.waiting
     }
 
     /// How long nothing has to be done; `None` is until something is asked.
@@ -189,18 +249,23 @@ impl<C: Clock> Desk<C> {
         released
     }
 
-    /// Decides a command at the time of the last tick.
-    pub(super) fn decide(&mut self, command: &Command) -> Asked {
+    /// Decides what is asked at the time of the last tick.
+    pub(super) fn decide(&mut self, question: &Question) -> Asked {
         let (batch, at) = (&mut self.batch, self.position.at);
         let before = batch.count();
-        let reply = self.book.handle(command, at, &mut |event| batch.push(event));
+        let mut decide = |command| self.book.handle(command, at, &mut |event| batch.push(event));
+        let replies = match question {
+            Question::One(command) => Replies::One(decide(command)),
+            Question::Many(commands) => Replies::Many(commands.iter().map(decide).collect()),
+        };
         self.position.seq += batch.count() - before;
-        if self.is_durable() { Asked::Settled(reply) } else { Asked::Waits(reply) }
+        if self.is_durable() { Asked::Settled(replies) } else { Asked::Waits(replies) }
     }
 
     /// Keeps an answer until everything decided so far is durable.
-    pub(super) fn keep(&mut self, to: Answer, reply: Reply) {
-        self.replies.push((to, reply));
+    pub(super) fn keep(&mut self, to: Answer, replies: Replies) {
+        self.waiting += replies.len();
+        self.replies.push((to, replies));
     }
 
     /// Tells when everything decided so far is durable.
@@ -217,6 +282,7 @@ impl<C: Clock> Desk<C> {
         pending.batch.clear();
         std::mem::swap(&mut pending.batch, &mut self.batch);
         std::mem::swap(&mut pending.replies, &mut self.replies);
+        pending.waiting = std::mem::take(&mut self.waiting);
         std::mem::swap(&mut pending.looks, &mut self.looks);
         pending.part = self.next_part(&mut pending.part_events);
         pending.trim_through = self.snapshot_seq.min(self.consumed.load(Ordering::Acquire));
@@ -244,6 +310,7 @@ impl<C: Clock> Desk<C> {
     /// failed to take, and may or may not hold.
     pub(super) fn turn_away(&mut self) {
         self.looks.clear();
+        self.waiting = 0;
         for (to, _) in self.replies.drain(..) {
             let _heard = to.send(Err(Error::OutcomeUnknown));
         }
@@ -300,9 +367,9 @@ impl Pending {
         }
     }
 
-    /// How many answers wait for it.
+    /// How many replies wait for it.
     pub(super) fn waiting(&self) -> usize {
-        self.replies.len()
+        self.waiting
     }
 
     /// Position of its last event.
@@ -312,9 +379,9 @@ impl Pending {
 
     /// Gives everybody who waits for it their answer.
     pub(super) fn answer(&mut self) {
-        for (to, reply) in self.replies.drain(..) {
+        for (to, replies) in self.replies.drain(..) {
             // Whoever asked may be gone; what was decided stands.
-            let _heard = to.send(Ok(reply));
+            let _heard = to.send(Ok(replies));
         }
         for to in self.looks.drain(..) {
             let _heard = to.send(());

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use qiang_core::{Book, Command};
+use qiang_core::Book;
 
-use super::desk::{Answer, Asked, Desk, Pending, Position, WriterOptions};
+use super::desk::{Answer, Asked, Desk, Pending, Position, Question, WriterOptions};
 use super::journal::Journal;
 use super::stats::Stats;
 use crate::{Clock, JournalError, Stopwatch};
@@ -24,8 +24,8 @@ pub type Look = Box<dyn FnOnce(&Book, Position) + Send>;
 
 /// One thing for the writer to do.
 pub enum Job {
-    /// Decide a command.
-    Command(Command, Answer),
+    /// Decide what is asked.
+    Ask(Question, Answer),
     /// Look at the book, at a moment when all of it is durable.
     Look(Look),
 }
@@ -33,7 +33,7 @@ pub enum Job {
 impl std::fmt::Debug for Job {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Command(command, _) => f.debug_tuple("Command").field(command).finish(),
+            Self::Ask(question, _) => f.debug_tuple("Ask").field(question).finish(),
             Self::Look(_) => f.write_str("Look"),
         }
     }
@@ -122,10 +122,10 @@ impl<J: Journal, C: Clock> Writer<J, C> {
         while !jobs.is_empty() {
             for job in jobs.drain(..jobs.len().min(self.max_batch)) {
                 match job {
-                    Job::Command(command, answer) => {
-                        let (Asked::Settled(reply) | Asked::Waits(reply)) =
-                            self.desk.decide(&command);
-                        self.desk.keep(answer, reply);
+                    Job::Ask(question, answer) => {
+                        let (Asked::Settled(replies) | Asked::Waits(replies)) =
+                            self.desk.decide(&question);
+                        self.desk.keep(answer, replies);
                     }
                     Job::Look(look) => self.looks.push(look),
                 }

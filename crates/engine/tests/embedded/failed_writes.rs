@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use qiang_core::{Command, Flow, Outcome, Refusal, Reply};
 use qiang_engine::{
-    Error, Job, JournalError, ManualClock, Poisoned, SqliteJournal, Writer, WriterOptions,
+    Error, Job, JournalError, ManualClock, Poisoned, Question, Replies, SqliteJournal, Writer,
+    WriterOptions,
 };
 use qiang_testkit::contract::{sale, wish};
 use rusqlite::Connection;
@@ -91,7 +92,7 @@ fn a_file_that_may_not_grow() {
         .expect("nothing is stored");
     let mut ask = |command: Command| {
         let (to, mut answer) = oneshot::channel();
-        let stepped = writer.step(&mut vec![Job::Command(command, to)]);
+        let stepped = writer.step(&mut vec![Job::Ask(Question::One(command), to)]);
         (stepped, answer.try_recv().expect("it is answered"))
     };
     let terms = Arc::new(sale(1_000_000, Flow::Instant));
@@ -102,7 +103,7 @@ fn a_file_that_may_not_grow() {
         let user = format!("{granted:064}");
         let (stepped, answer) = ask(Command::Claim(wish(pool(), &user, None)));
         match (stepped, answer) {
-            (Ok(()), Ok(Reply::Claim(Outcome::Done(_)))) => granted += 1,
+            (Ok(()), Ok(Replies::One(Reply::Claim(Outcome::Done(_))))) => granted += 1,
             (Err(Poisoned(error)), Err(Error::OutcomeUnknown)) => break error,
             other => panic!("{other:?}"),
         }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use qiang_core::Timestamp;
-use qiang_engine::{Clock, Job, LogReader, ManualClock, SqliteJournal, Writer, WriterOptions};
+use qiang_engine::{
+    Clock, Job, LogReader, ManualClock, Question, Replies, SqliteJournal, Writer, WriterOptions,
+};
 use qiang_testkit::{Generator, Oracle, each_seed};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -50,11 +52,11 @@ fn a_snapshot_that_was_cut_off_is_as_if_never_begun() {
                 let command = generator.command(&oracle);
                 let (to, answer) = oneshot::channel();
                 wanted.push((oracle.handle(&command, now), answer));
-                jobs.push(Job::Command(command, to));
+                jobs.push(Job::Ask(Question::One(command), to));
             }
             writer.step(&mut jobs).expect("nothing fails here");
             for (wanted, mut answer) in wanted {
-                assert_eq!(answer.try_recv(), Ok(Ok(wanted)));
+                assert_eq!(answer.try_recv(), Ok(Ok(Replies::One(wanted))));
             }
             if generator.random().percent(50) {
                 let mut reader = LogReader::open(folder.path()).expect("the journal is there");

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use qiang_core::{Command, Flow, Outcome, PoolId, Reply, Timestamp};
-use qiang_engine::{Error, Job, Writer, WriterOptions};
+use qiang_engine::{Error, Job, Question, Replies, Writer, WriterOptions};
 use qiang_testkit::contract::{sale, wish};
 use tokio::sync::oneshot;
 
@@ -27,12 +27,13 @@ fn ask(writer: &mut SimWriter, commands: Vec<Command>) -> Vec<Option<Result<Repl
     let (mut jobs, mut answers) = (Vec::new(), Vec::new());
     for command in commands {
         let (to, answer) = oneshot::channel();
-        jobs.push(Job::Command(command, to));
+        jobs.push(Job::Ask(Question::One(command), to));
         answers.push(answer);
     }
     let _poisoned = writer.step(&mut jobs);
     drop(jobs);
-    answers.into_iter().map(|mut answer| answer.try_recv().ok()).collect()
+    let answer = |mut answer: oneshot::Receiver<_>| answer.try_recv().ok();
+    answers.into_iter().map(answer).map(|answer| answer.map(|a| a.map(Replies::one))).collect()
 }
 
 fn pool() -> PoolId {
@@ -77,7 +78,7 @@ fn a_poisoned_writer_decides_nothing_more() {
     let stored = journal.disk().last_seq();
     journal.disk().hit = None;
     let (to, mut answer) = oneshot::channel();
-    let mut jobs = vec![Job::Command(claim("bob"), to)];
+    let mut jobs = vec![Job::Ask(Question::One(claim("bob")), to)];
     let again = catch_unwind(AssertUnwindSafe(|| writer.step(&mut jobs).is_ok()));
     assert!(again.is_err(), "stepping on would answer on what may be lost");
     drop(jobs);
@@ -118,7 +119,8 @@ fn a_look_sees_nothing_that_is_not_durable() {
             tell.send((claims, position.seq)).expect("somebody listens");
         });
         let user = format!("user{append}");
-        let _poisoned = writer.step(&mut vec![Job::Look(look), Job::Command(claim(&user), to)]);
+        let _poisoned =
+            writer.step(&mut vec![Job::Look(look), Job::Ask(Question::One(claim(&user)), to)]);
         assert_eq!(told.try_recv().ok(), seen);
     }
 }

@@ -54,6 +54,7 @@ fn nothing_is_left_out() {
         ("of those that had happened", all.unknown_done, 50),
         ("of those that had not happened", all.unknown_lost, 50),
         ("retries with a request id that met the first try", all.retried_repeats, 20),
+        ("commands asked together", all.batches, 1_000),
         ("recoveries", all.recoveries, 500),
         ("recoveries in the middle of a snapshot", all.in_mid_snapshot, 50),
         ("recoveries from a snapshot", all.from_snapshot, 100),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use qiang_core::{Claim, ClaimId, Command, Event, LimitBy, Outcome, Reply, State, Timestamp};
-use qiang_engine::{Clock, Error, Job, Stats, Writer, WriterOptions};
+use qiang_engine::{Clock, Error, Job, Question, Replies, Stats, Writer, WriterOptions};
 use qiang_testkit::{Generator, Oracle};
 use tokio::sync::oneshot;
 
@@ -31,6 +31,7 @@ pub(crate) struct Met {
     pub(crate) unknown_done: u32,
     pub(crate) unknown_lost: u32,
     pub(crate) retried_repeats: u32,
+    pub(crate) batches: u32,
     pub(crate) recoveries: u32,
     pub(crate) in_mid_snapshot: u32,
     pub(crate) from_snapshot: u32,
@@ -48,6 +49,7 @@ impl Met {
         self.unknown_done += other.unknown_done;
         self.unknown_lost += other.unknown_lost;
         self.retried_repeats += other.retried_repeats;
+        self.batches += other.batches;
         self.recoveries += other.recoveries;
         self.in_mid_snapshot += other.in_mid_snapshot;
         self.from_snapshot += other.from_snapshot;
@@ -86,11 +88,16 @@ struct Consumer {
 struct Asked {
     command: Command,
     wanted: Reply,
-    answer: oneshot::Receiver<Result<Reply, Error>>,
     /// The log's length when it was decided, its own event included.
     events: usize,
     /// Whether the outcome of a first try was unknown.
     retry: bool,
+}
+
+/// Commands asked at once.
+struct Batch {
+    asked: Vec<Asked>,
+    answer: oneshot::Receiver<Result<Replies, Error>>,
 }
 
 pub(crate) struct World {
@@ -164,13 +171,26 @@ impl World {
             self.record(&mut states);
         }
         let (expired, appends) = (self.log.len() - expired_from, self.journal.disk().appends());
-        let (mut jobs, mut asked) = (Vec::new(), Vec::new());
+        let mut asked = Vec::new();
         for (command, retry) in self.commands() {
             let wanted = self.oracle.handle(&command, self.now);
             self.record(&mut states);
+            asked.push(Asked { command, wanted, events: self.log.len(), retry });
+        }
+        let (mut jobs, mut batches) = (Vec::new(), Vec::new());
+        while !asked.is_empty() {
             let (to, answer) = oneshot::channel();
-            jobs.push(Job::Command(command.clone(), to));
-            asked.push(Asked { command, wanted, answer, events: self.log.len(), retry });
+            let random = self.generator.random();
+            let size = if random.percent(60) { 1 } else { random.between(1, 4) as usize };
+            let asked: Vec<_> = asked.drain(..size.min(asked.len())).collect();
+            let commands: Vec<_> = asked.iter().map(|asked| asked.command.clone()).collect();
+            self.met.batches += u32::from(commands.len() > 1);
+            let question = match commands.as_slice() {
+                [command] if random.percent(80) => Question::One(command.clone()),
+                _ => Question::Many(commands),
+            };
+            jobs.push(Job::Ask(question, to));
+            batches.push(Batch { asked, answer });
         }
         let writer = self.writer.as_mut().expect("a writer runs");
         let alone = jobs.is_empty();
@@ -180,7 +200,7 @@ impl World {
         let expiry_appends = self.journal.disk().appends() - appends;
         self.met.split_expiry += u32::from(alone && expired > 1 && expiry_appends > 1);
         drop(jobs);
-        let unanswered = self.hear(asked, fault);
+        let unanswered = self.hear(batches, fault);
         if fault.is_some() {
             self.met.faults += 1;
             self.recover(&states);
@@ -222,23 +242,27 @@ impl World {
     }
 
     /// Every answer that comes is the oracle's; the commands that got none are handed back.
-    fn hear(&mut self, asked: Vec<Asked>, fault: Option<Fault>) -> Vec<(Command, usize)> {
+    fn hear(&mut self, batches: Vec<Batch>, fault: Option<Fault>) -> Vec<(Command, usize)> {
         let mut unanswered = Vec::new();
-        for mut asked in asked {
-            match asked.answer.try_recv() {
-                Ok(Ok(reply)) => {
-                    assert_eq!(reply, asked.wanted, "{:?}", asked.command);
-                    assert!(unanswered.is_empty(), "answers come in order");
-                    let repeat = matches!(&reply, Reply::Claim(Outcome::Replayed(_)));
-                    self.met.retried_repeats += u32::from(asked.retry && repeat);
-                    self.acknowledged = self.acknowledged.max(asked.events);
-                }
+        for Batch { asked, mut answer } in batches {
+            let replies = match answer.try_recv() {
+                Ok(Ok(Replies::One(reply))) => vec![reply],
+                Ok(Ok(Replies::Many(replies))) => replies,
                 // A crashed writer says nothing; here its last words are simply not heard.
                 Ok(Err(Error::OutcomeUnknown)) | Err(_) if fault.is_some() => {
-                    self.met.unknown += 1;
-                    unanswered.push((asked.command, asked.events));
+                    self.met.unknown += u32::try_from(asked.len()).expect("small");
+                    unanswered.extend(asked.into_iter().map(|asked| (asked.command, asked.events)));
+                    continue;
                 }
-                other => panic!("{:?} was answered {other:?}", asked.command),
+                other => panic!("answered {other:?}"),
+            };
+            assert!(unanswered.is_empty(), "answers come in order");
+            assert_eq!(replies.len(), asked.len());
+            for (reply, asked) in replies.iter().zip(asked) {
+                assert_eq!(*reply, asked.wanted, "{:?}", asked.command);
+                let repeat = matches!(reply, Reply::Claim(Outcome::Replayed(_)));
+                self.met.retried_repeats += u32::from(asked.retry && repeat);
+                self.acknowledged = self.acknowledged.max(asked.events);
             }
         }
         unanswered

@@ -239,7 +239,11 @@ impl Bench {
                 (Client::connect(own.address).await?, Some(own))
             }
         };
-        let resp = args.resp.or(own.as_ref().map(|own| own.resp));
+        let resp = match &own {
+            Some(own) => Some(own.resp),
+            None => args.resp.or(config.resp.listen),
+        };
+        let resp = resp.filter(|_| args.protocol == Protocol::Resp);
         for address in [Some(client.address()), resp].into_iter().flatten() {
             anyhow::ensure!(
                 address.ip().is_loopback() || args.remote,

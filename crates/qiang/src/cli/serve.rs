@@ -24,6 +24,9 @@ pub(super) struct Args {
     /// Where to listen [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
+    /// Where to listen for Redis clients, too [default: nowhere]
+    #[arg(long, value_name = "ADDR")]
+    resp: Option<String>,
     /// What this process does, of several that share an engine [default: api,worker]
     #[arg(long, value_name = "ROLES")]
     roles: Option<String>,
@@ -32,6 +35,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn sources(&self, sources: Sources) -> Sources {
         let sources = sources.with_flag("--listen", "http.listen", self.listen.clone());
+        let sources = sources.with_flag("--resp", "resp.listen", self.resp.clone());
         sources.with_flag("--roles", "roles", self.roles.clone())
     }
 }
@@ -73,6 +77,9 @@ fn welcome(server: &Server, first: bool) {
         ));
     } else {
         output::say(format_args!("qiang {version} is ready, as a worker\n  health {url}/readyz"));
+    }
+    if let Some(address) = server.resp_address {
+        output::say(format_args!("  RESP   redis://{address}"));
     }
     output::say(format_args!("  data   {data}"));
     if server.app.engine.is_shared() {

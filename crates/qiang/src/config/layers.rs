@@ -268,19 +268,32 @@ impl Layers {
 
     /// A key to sign with; never shown, not even when it is wrong.
     pub(super) fn secret(&mut self, key: &'static str, min_bytes: usize) -> Option<Secret> {
-        let taken = self.take(key, |raw| match raw {
+        let taken = self.hidden(key, min_bytes, "leave it out to have one generated");
+        if taken.is_none() {
+            self.default(key, Shown::Generated);
+        }
+        taken
+    }
+
+    /// A password, if there is one; never shown either.
+    pub(super) fn password(&mut self, key: &'static str, min_bytes: usize) -> Option<Secret> {
+        let taken = self.hidden(key, min_bytes, "leave it out to have none");
+        if taken.is_none() {
+            self.default(key, Shown::Plain("".into()));
+        }
+        taken
+    }
+
+    fn hidden(&mut self, key: &'static str, min_bytes: usize, without: &str) -> Option<Secret> {
+        self.take(key, |raw| match raw {
             Raw::Untyped(text) | Raw::Text(text) if text.len() >= min_bytes => {
                 Ok((Secret::new(text.as_bytes()), Shown::Hidden))
             }
             _ => Err(Wrong::new(
                 format!("is not a text of at least {min_bytes} bytes"),
-                "make one with `openssl rand -hex 32`, or leave it out to have one generated",
+                format!("make one with `openssl rand -hex 32`, or {without}"),
             )),
-        });
-        if taken.is_none() {
-            self.default(key, Shown::Generated);
-        }
-        taken
+        })
     }
 
     /// All settings in effect, or every mistake in all layers.

@@ -1,9 +1,7 @@
-//! Connections: accepted up to a number, given time limits, and let finish at the end.
+//! Connections: given time limits, and let finish at the end.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -14,42 +12,11 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service as _;
 
 use super::problem::{Lang, Problem};
-use crate::config;
-
-/// After a failed accept (no file descriptors, mostly) it makes no sense to try at once.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// The address cannot be listened on.
-#[derive(Debug, thiserror::Error)]
-pub enum ListenError {
-    /// Somebody else has it.
-    #[error("{address} is in use: stop the other program, or choose another address with --listen")]
-    InUse {
-        /// The address.
-        address: SocketAddr,
-    },
-    /// It is not ours, or we may not.
-    #[error("cannot listen on {address}: choose another address with --listen")]
-    Unusable {
-        /// The address.
-        address: SocketAddr,
-        /// Why.
-        source: std::io::Error,
-    },
-}
-
-/// Takes an address.
-pub async fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
-    TcpListener::bind(address).await.map_err(|source| match source.kind() {
-        std::io::ErrorKind::AddrInUse => ListenError::InUse { address },
-        _ => ListenError::Unusable { address, source },
-    })
-}
+use crate::{config, listener};
 
 /// Serves until told to stop; then takes nothing new, and returns when everything accepted is
 /// answered or the grace is over.
@@ -69,41 +36,23 @@ pub async fn serve(
         .half_close(true);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(256);
     let connections = GracefulShutdown::new();
-    let places = Arc::new(Semaphore::new(http.max_connections));
-    loop {
-        let accepted = async {
-            let place = Arc::clone(&places).acquire_owned().await;
-            (place, listener.accept().await)
-        };
-        let (place, accepted) = tokio::select! {
-            accepted = accepted => accepted,
-            () = stop.cancelled() => break,
-        };
-        match accepted {
-            Ok((stream, _)) => {
-                let asked = Arc::<AtomicBool>::default();
-                let connection = connection(&builder, stream, router.clone(), Arc::clone(&asked));
-                let connection = connections.watch(connection);
-                let first_request = http.header_timeout;
-                tokio::spawn(async move {
-                    let mut connection = std::pin::pin!(connection);
-                    // hyper times the headers once it knows the protocol; a client that never
-                    // says enough for that is ours to time.
-                    let early = tokio::time::timeout(first_request, &mut connection).await;
-                    if early.is_err() && asked.load(Ordering::Relaxed) {
-                        // A connection that breaks is the client's affair.
-                        let _ended = connection.await;
-                    }
-                    drop(place);
-                });
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+    let serve = |stream| {
+        let asked = Arc::<AtomicBool>::default();
+        let connection = connection(&builder, stream, router.clone(), Arc::clone(&asked));
+        let connection = connections.watch(connection);
+        let first_request = http.header_timeout;
+        async move {
+            let mut connection = std::pin::pin!(connection);
+            // hyper times the headers once it knows the protocol; a client that never says
+            // enough for that is ours to time.
+            let early = tokio::time::timeout(first_request, &mut connection).await;
+            if early.is_err() && asked.load(Ordering::Relaxed) {
+                // A connection that breaks is the client's affair.
+                let _ended = connection.await;
             }
         }
-    }
-    drop(listener);
+    };
+    listener::accept(listener, http.max_connections, &stop, serve).await;
     if tokio::time::timeout(http.shutdown_grace, connections.shutdown()).await.is_err() {
         tracing::warn!("some connections were still open when the grace was over");
     }
@@ -118,8 +67,6 @@ fn connection(
     Error = Box<dyn std::error::Error + Send + Sync>,
 > + Send
 + 'static {
-    // Without it a short answer would wait for the acknowledgement of the one before.
-    let _best_effort = stream.set_nodelay(true);
     let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
         asked.store(true, Ordering::Relaxed);
         let lang = Lang::of(request.headers());

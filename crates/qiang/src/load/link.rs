@@ -20,8 +20,8 @@ use super::resp::Resp;
 use super::wire::Wire;
 use super::work::Work;
 
-/// An answer that takes longer is taken for lost.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// An answer that takes longer is taken for lost. A server gives up before, and says so.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// A connection that takes longer is not made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// So often a request is sent until its outcome counts as unknown.

@@ -143,7 +143,7 @@ pub(super) async fn claim(
     let watch = Stopwatch::start();
     let outcome = app.answer(app.engine.claim(wish)).await;
     app.metrics.claim_latency.record(watch.elapsed());
-    app.metrics.claimed(outcome.as_ref());
+    app.metrics.claimed(outcome.as_ref().ok());
     created(outcome?)
 }
 

@@ -3,25 +3,21 @@
 //! its runtime.
 
 use std::fs::File;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use axum::http::{Method, StatusCode};
-use bytes::Bytes;
 use qiang_engine::Stopwatch;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-
-use crate::client::Client;
-use crate::running;
 
 /// Longer than any start on an empty folder takes.
 const START: Duration = Duration::from_secs(60);
 /// Longer than a stop takes that has to write a few million records.
 const STOP: Duration = Duration::from_secs(120);
+const ANY_PORT: &str = "127.0.0.1:0";
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Settings of the caller are not those of this server.
 const VARIABLES: &str = "QIANG_";
@@ -37,11 +33,11 @@ pub(super) struct Own {
 impl Own {
     pub(super) async fn start() -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-        let resp = free_address().context("no free port for RESP")?;
         let program = std::env::current_exe().context("cannot tell where this program is")?;
         let log = File::create(log_of(folder.path())).context("cannot write the server's log")?;
         let mut command = Command::new(program);
-        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data_of(folder.path()));
+        command.args(["serve", "--listen", ANY_PORT, "--resp", ANY_PORT, "--data"]);
+        command.arg(data_of(folder.path()));
         command.current_dir(folder.path());
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with(VARIABLES) {
@@ -50,8 +46,9 @@ impl Own {
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let child = command.spawn().context("cannot start a server")?;
-        let mut own = Self { address: resp, resp, folder, child };
-        own.address = own.ready().await?;
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut own = Self { address: nowhere, resp: nowhere, folder, child };
+        (own.address, own.resp) = own.ready().await?;
         Ok(own)
     }
 
@@ -59,20 +56,20 @@ impl Own {
         data_of(self.folder.path())
     }
 
-    async fn ready(&mut self) -> anyhow::Result<SocketAddr> {
+    /// Where it speaks HTTP, and where RESP.
+    async fn ready(&mut self) -> anyhow::Result<(SocketAddr, SocketAddr)> {
         let watch = Stopwatch::start();
         while watch.elapsed() < START {
             if let Some(status) = self.child.try_wait().context("cannot look after the server")? {
                 anyhow::bail!("the server ended at once ({status}): {}", self.said());
             }
-            if let Some(address) = running::address(&self.data())
-                && let Ok(mut client) = Client::connect(address).await
-                && client
-                    .send(Method::GET, "/readyz", &[], Bytes::new())
-                    .await
-                    .is_ok_and(|answer| answer.status == StatusCode::OK)
-            {
-                return Ok(address);
+            let log = self.log();
+            let said = |word: &str| {
+                let line = log.lines().find_map(|line| line.trim().strip_prefix(word));
+                line.and_then(|rest| rest.split_once("://")?.1.split('/').next()?.parse().ok())
+            };
+            if let (Some(http), Some(resp)) = (said("API "), said("RESP ")) {
+                return Ok((http, resp));
             }
             tokio::time::sleep(LOOK_AGAIN).await;
         }
@@ -81,9 +78,13 @@ impl Own {
 
     /// The last it said.
     fn said(&self) -> String {
-        let log = std::fs::read_to_string(log_of(self.folder.path())).unwrap_or_default();
+        let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(5)..].join("\n")
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(log_of(self.folder.path())).unwrap_or_default()
     }
 
     /// Ends it as Ctrl-C would, and takes its folder away.
@@ -119,9 +120,4 @@ fn data_of(folder: &Path) -> PathBuf {
 
 fn log_of(folder: &Path) -> PathBuf {
     folder.join("log")
-}
-
-/// Free at this moment; nobody else is likely to take it before the server does.
-fn free_address() -> std::io::Result<SocketAddr> {
-    TcpListener::bind("127.0.0.1:0")?.local_addr()
 }

@@ -18,6 +18,9 @@ use crate::{signature, token};
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
+/// What stands before the sentence of the table.
+const DETAIL: &str = ",\"detail\":\"";
+
 /// Why this request was turned down, with its particulars.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -62,6 +65,14 @@ impl Problem {
     #[must_use]
     pub const fn code(&self) -> Code {
         self.code
+    }
+
+    /// What is wrong and what to do, in English.
+    #[must_use]
+    pub fn sentence(&self) -> &str {
+        let of_table = self.code.text(Lang::En).detail;
+        let of_table = of_table.strip_prefix(DETAIL).and_then(|text| text.strip_suffix('"'));
+        self.detail.as_deref().or(of_table).unwrap_or_default()
     }
 
     /// Says what exactly is wrong, instead of the table's sentence.

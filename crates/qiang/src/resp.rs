@@ -1,0 +1,41 @@
+//! The RESP front door: any Redis client, in any language, pipelined. For a shop's own backend.
+//!
+//! It speaks RESP2 and RESP3 and knows a handful of commands ([`spec`]). A refusal is a reply, an
+//! error is something that was not understood or could not be done. Everything that stands in
+//! the buffer of a connection is decided as one batch and answered in order.
+
+mod access;
+mod connection;
+mod frame;
+mod reply;
+mod session;
+pub mod spec;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use self::connection::Patience;
+use self::session::Session;
+use crate::app::App;
+use crate::listener;
+
+/// Serves until told to stop; then takes nothing new, and returns when everything heard is
+/// answered or the grace is over.
+pub async fn serve(listener: TcpListener, app: Arc<App>, stop: CancellationToken) {
+    let http = &app.config.http;
+    let patience = Patience { sign_in: http.header_timeout, rest: http.body_timeout };
+    let (connections, last_id) = (TaskTracker::new(), AtomicU64::new(0));
+    let serve = |stream| {
+        let session = Session::new(Arc::clone(&app), last_id.fetch_add(1, Ordering::Relaxed) + 1);
+        connections.track_future(connection::serve(stream, session, patience, stop.child_token()))
+    };
+    listener::accept(listener, app.config.resp.max_connections, &stop, serve).await;
+    connections.close();
+    if tokio::time::timeout(http.shutdown_grace, connections.wait()).await.is_err() {
+        tracing::warn!("some RESP connections were still open when the grace was over");
+    }
+}

@@ -1,0 +1,110 @@
+//! One client: reads what it says, lets it be answered, sends the answers. It can be slow, cut
+//! off or full of nonsense, and hurts nobody but itself.
+
+use std::time::Duration;
+
+use bytes::{Buf as _, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio_util::sync::CancellationToken;
+
+use super::frame::{BadFrame, Frame};
+use super::session::{Session, Words};
+
+/// Read at once at first; the more a client sends, the more is read, up to a bound.
+const FIRST_READ: usize = 4 << 10;
+const LARGEST_READ: usize = 128 << 10;
+/// Answers are sent when this many bytes of them are ready, at the latest.
+const ANSWER_BYTES: usize = 128 << 10;
+
+/// How long a client may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    /// To sign in.
+    pub(super) sign_in: Duration,
+    /// To say the rest of what it began, or to take its answers.
+    pub(super) rest: Duration,
+}
+
+/// Talks with one client until either side has enough.
+pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    mut stream: S,
+    mut session: Session,
+    patience: Patience,
+    stop: CancellationToken,
+) {
+    let mut input = BytesMut::new();
+    let (mut frame, mut read_bytes) = (Frame::default(), FIRST_READ);
+    loop {
+        // Whoever has signed in may be silent for as long as they like, between two commands.
+        let limit = match (session.is_somebody(), input.is_empty()) {
+            (true, true) => None,
+            (true, false) => Some(patience.rest),
+            (false, _) => Some(patience.sign_in),
+        };
+        input.reserve(read_bytes);
+        let room = input.capacity() - input.len();
+        let arrived = tokio::select! {
+            biased;
+            arrived = stream.read_buf(&mut input) => arrived,
+            () = stop.cancelled() => return,
+            () = after(limit) => return,
+        };
+        match arrived {
+            Ok(0) | Err(_) => return,
+            Ok(len) if len == room => read_bytes = (read_bytes * 2).min(LARGEST_READ),
+            Ok(_) => {}
+        }
+        session.look_at_clock();
+        while !session.ended {
+            match frame.read(&input) {
+                Ok(None) => break,
+                Ok(Some(len)) => {
+                    if frame.len() > 0 {
+                        session.hear(Words { input: &input, frame: &frame }).await;
+                    }
+                    input.advance(len);
+                }
+                Err(wrong) => end(&mut session, wrong).await,
+            }
+            if session.answers.bytes.len() >= ANSWER_BYTES
+                && send(&mut stream, &mut session, patience).await.is_err()
+            {
+                return;
+            }
+        }
+        session.decide().await;
+        if send(&mut stream, &mut session, patience).await.is_err() {
+            return;
+        }
+        if session.ended {
+            let _best_effort = tokio::time::timeout(patience.rest, stream.shutdown()).await;
+            return;
+        }
+    }
+}
+
+async fn end(session: &mut Session, wrong: BadFrame) {
+    session.end_with(&format!("Protocol error: {wrong}")).await;
+}
+
+async fn send<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    session: &mut Session,
+    patience: Patience,
+) -> std::io::Result<()> {
+    let answers = &mut session.answers.bytes;
+    if answers.is_empty() {
+        return Ok(());
+    }
+    let sent = tokio::time::timeout(patience.rest, stream.write_all(answers)).await;
+    answers.clear();
+    sent.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
+}
+
+/// Returns when the time is up; without a limit, never.
+async fn after(limit: Option<Duration>) {
+    match limit {
+        Some(limit) => tokio::time::sleep(limit).await,
+        None => std::future::pending().await,
+    }
+}

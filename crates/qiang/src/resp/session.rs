@@ -1,0 +1,571 @@
+//! What is said on one connection, and what is answered.
+//!
+//! Commands for the engine are gathered while more of them stand in the buffer, and decided as
+//! one batch; anything else waits until they are answered, so that answers come in order.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use qiang_core::{
+    Cents, ClaimId, ClaimRequest, Command, Identity, PayRequest, PaymentId, PoolId, ReleaseReason,
+    Reply, RequestId, UserId,
+};
+use qiang_engine::{Error, Stopwatch};
+use serde_json::{Value, json};
+
+use super::access::Access;
+use super::frame::Frame;
+use super::reply::{Answers, Version};
+use super::spec::{self, Spec, Verb, Who};
+use crate::app::App;
+use crate::http::problem::{Code, Problem};
+use crate::payments;
+use crate::sales::SaleView;
+use crate::token;
+
+/// Commands decided as one batch; bounds how long one client keeps others from deciding.
+const MAX_BATCH: usize = 1_024;
+/// Whoever fails to sign in so often has to connect again.
+const MAX_FAILED_SIGN_INS: u32 = 5;
+/// Bytes of an unknown command that are quoted back.
+const MAX_QUOTED: usize = 64;
+/// A client's name for itself.
+const MAX_NAME_BYTES: usize = 256;
+
+/// The words of one command.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Words<'a> {
+    /// What was read.
+    pub(super) input: &'a [u8],
+    /// Where in it the words are.
+    pub(super) frame: &'a Frame,
+}
+
+/// One connection's side of the talk.
+pub(super) struct Session {
+    app: Arc<App>,
+    id: u64,
+    name: String,
+    access: Access,
+    failed_sign_ins: u32,
+    /// Commands read and not decided, and which of them are claims.
+    batch: Vec<Command>,
+    claims: Vec<bool>,
+    /// Answers not sent.
+    pub(super) answers: Answers,
+    /// Whether this was the last thing said.
+    pub(super) ended: bool,
+}
+
+/// What a command turned out to be.
+enum Meant {
+    /// Something to decide.
+    Decide(Command),
+    /// Something to look up or to answer here.
+    Other(&'static Spec),
+    /// Something that cannot be, whoever decides.
+    Refused(Code),
+}
+
+/// Why a command was not carried out: a word for programs and a sentence for people.
+struct Wrong(&'static str, String);
+
+impl<'a> Words<'a> {
+    fn get(self, place: usize) -> Option<&'a [u8]> {
+        self.frame.word(self.input, place)
+    }
+
+    /// A word that may be left out, by leaving it empty too.
+    fn optional(self, place: usize) -> Option<&'a [u8]> {
+        self.get(place).filter(|word| !word.is_empty())
+    }
+
+    fn is(self, place: usize, word: &str) -> bool {
+        self.get(place).is_some_and(|said| said.eq_ignore_ascii_case(word.as_bytes()))
+    }
+
+    /// All from a place on, as text for people.
+    fn texts(self, from: usize) -> impl Iterator<Item = String> + use<'a> {
+        (from..self.frame.len())
+            .filter_map(move |place| self.get(place))
+            .map(|word| String::from_utf8_lossy(&word[..word.len().min(MAX_QUOTED)]).into_owned())
+    }
+}
+
+impl Session {
+    /// A connection on which nothing was said yet.
+    pub(super) fn new(app: Arc<App>, id: u64) -> Self {
+        Self {
+            app,
+            id,
+            name: String::new(),
+            access: Access::Nobody,
+            failed_sign_ins: 0,
+            batch: Vec::new(),
+            claims: Vec::new(),
+            answers: Answers::default(),
+            ended: false,
+        }
+    }
+
+    /// Whether somebody signed in.
+    pub(super) fn is_somebody(&self) -> bool {
+        self.access.is_somebody()
+    }
+
+    /// Hears a command. What it asks of the engine is decided later, by [`Session::decide`].
+    pub(super) async fn hear(&mut self, words: Words<'_>) {
+        match self.understand(words) {
+            Ok(Meant::Decide(command)) => {
+                self.claims.push(matches!(command, Command::Claim(_)));
+                self.batch.push(command);
+                if self.batch.len() >= MAX_BATCH {
+                    self.decide().await;
+                }
+            }
+            Ok(Meant::Other(spec)) => {
+                self.decide().await;
+                if let Err(Wrong(word, sentence)) = self.other(spec, words).await {
+                    self.answers.error(word, &sentence);
+                }
+            }
+            Ok(Meant::Refused(code)) => {
+                self.decide().await;
+                self.answers.refused(code);
+            }
+            Err(Wrong(word, sentence)) => {
+                self.decide().await;
+                self.answers.error(word, &sentence);
+            }
+        }
+    }
+
+    /// What cannot be read any further ends the connection, with a word why.
+    pub(super) async fn end_with(&mut self, sentence: &str) {
+        self.decide().await;
+        self.answers.error("ERR", sentence);
+        self.ended = true;
+    }
+
+    /// Lets the engine decide everything gathered, and answers it.
+    pub(super) async fn decide(&mut self) {
+        if self.batch.is_empty() {
+            return;
+        }
+        let commands = std::mem::take(&mut self.batch);
+        let (count, app) = (commands.len(), &self.app);
+        self.batch.reserve(count);
+        let watch = Stopwatch::start();
+        let asked = app.engine.ask_many(commands);
+        let replies = match tokio::time::timeout(app.config.http.request_timeout, asked).await {
+            Ok(replies) => replies,
+            Err(_) => vec![Err(Error::OutcomeUnknown); count],
+        };
+        let took = watch.elapsed();
+        for (reply, is_claim) in replies.iter().zip(self.claims.drain(..)) {
+            if is_claim {
+                app.metrics.claim_latency.record(took);
+                app.metrics.claimed(match reply {
+                    Ok(Reply::Claim(outcome)) => Some(outcome),
+                    _ => None,
+                });
+            }
+            match reply {
+                Ok(Reply::Claim(outcome)) => self.answers.claim(outcome),
+                Ok(Reply::Settlement(outcome)) => self.answers.settlement(outcome),
+                Ok(other) => unreachable!("asked about a claim, answered {other:?}"),
+                Err(error) => {
+                    let Wrong(word, sentence) = Wrong::from(&Problem::from(*error));
+                    self.answers.error(word, &sentence);
+                }
+            }
+        }
+    }
+
+    fn understand(&mut self, words: Words<'_>) -> Result<Meant, Wrong> {
+        let name = words.get(0).unwrap_or_default();
+        let Some(spec) = spec::find(name) else {
+            self.signed_in(Who::Known)?;
+            return Err(Wrong::syntax(format!(
+                "unknown command '{}', with args beginning with: {}",
+                words.texts(0).next().unwrap_or_default(),
+                words.texts(1).take(3).map(|word| format!("'{word}' ")).collect::<String>()
+            )));
+        };
+        self.signed_in(spec.who)?;
+        if !(spec.least..=spec.most).contains(&words.frame.len()) {
+            let name = spec.name.to_ascii_lowercase();
+            return Err(Wrong::syntax(format!(
+                "wrong number of arguments for '{name}' command; say {}",
+                spec.usage
+            )));
+        }
+        match spec.verb {
+            Verb::Claim => self.claim(words),
+            Verb::Order => self.of_claim(words, |claim, by| Command::Order { claim, by }),
+            Verb::Release => self.of_claim(words, |claim, by| {
+                let reason = ReleaseReason::GaveUp;
+                Command::Release { claim, by, reason }
+            }),
+            _ => Ok(Meant::Other(spec)),
+        }
+    }
+
+    fn signed_in(&mut self, who: Who) -> Result<(), Wrong> {
+        if self.access.may_say(who) {
+            return Ok(());
+        }
+        Err(if self.access.is_somebody() {
+            Wrong("NOPERM", "a buyer's token does not have the role for this command".into())
+        } else {
+            Wrong("NOAUTH", "Authentication required.".into())
+        })
+    }
+
+    /// A token that ended while its connection was idle ends what it allowed.
+    pub(super) fn look_at_clock(&mut self) {
+        if self.access.is_somebody() && self.access.is_over(self.app.now()) {
+            self.access = Access::Nobody;
+        }
+    }
+
+    fn claim(&self, words: Words<'_>) -> Result<Meant, Wrong> {
+        let Some(pool) = self.sale(words) else { return Ok(Meant::Refused(Code::NoSuchSale)) };
+        let user = id("user", words.get(2), UserId::new)?;
+        if !self.access.may_act_for(&user) {
+            return Err(Wrong::not_yours());
+        }
+        let quantity = match words.optional(3) {
+            None => NonZeroU32::MIN,
+            Some(word) => number(word)
+                .and_then(NonZeroU32::new)
+                .ok_or_else(|| Wrong::syntax("quantity must be a whole number from 1".into()))?,
+        };
+        let request = words.optional(4).map(|word| id("request-id", Some(word), RequestId::new));
+        let identity = match (&self.access, words.optional(5)) {
+            // Who a buyer really is, the shop has said in their token.
+            (Access::Buyer(who), _) => who.identity.clone(),
+            (_, None) => None,
+            (_, word) => Some(id("identity", word, Identity::new)?),
+        };
+        let request = request.transpose()?;
+        Ok(Meant::Decide(Command::Claim(ClaimRequest { pool, user, identity, request, quantity })))
+    }
+
+    fn of_claim(
+        &self,
+        words: Words<'_>,
+        command: impl FnOnce(ClaimId, Option<UserId>) -> Command,
+    ) -> Result<Meant, Wrong> {
+        let by = match (&self.access, words.optional(2)) {
+            (Access::Buyer(who), None) => Some(who.user.clone()),
+            (_, None) => None,
+            (access, word) => {
+                let user = id("user", word, UserId::new)?;
+                if !access.may_act_for(&user) {
+                    return Err(Wrong::not_yours());
+                }
+                Some(user)
+            }
+        };
+        Ok(match parsed(words.get(1)) {
+            Some(claim) => Meant::Decide(command(claim, by)),
+            None => Meant::Refused(Code::NoSuchClaim),
+        })
+    }
+
+    /// The sale named by the first word behind the command; `current` is the current one.
+    fn sale(&self, words: Words<'_>) -> Option<PoolId> {
+        parsed(words.get(1))
+            .or_else(|| words.is(1, "current").then(|| self.app.current_sale()).flatten())
+    }
+
+    async fn other(&mut self, spec: &Spec, words: Words<'_>) -> Result<(), Wrong> {
+        match spec.verb {
+            Verb::Claim | Verb::Order | Verb::Release => unreachable!("these are decided"),
+            Verb::Pay => return self.pay(words).await,
+            Verb::Pool => return self.pool(words).await,
+            Verb::Hello => return self.hello(words),
+            Verb::Auth => {
+                let said = words.get(words.frame.len() - 1).unwrap_or_default();
+                self.sign_in(said)?;
+                self.answers.simple("OK");
+            }
+            Verb::Client => return self.client(words),
+            Verb::Command => self.command(words),
+            Verb::Config => self.config(words)?,
+            Verb::Ping => match words.get(1) {
+                Some(text) => self.answers.bulk(text),
+                None => self.answers.simple("PONG"),
+            },
+            Verb::Echo => self.answers.bulk(words.get(1).unwrap_or_default()),
+            Verb::Select if words.get(1) == Some(b"0") => self.answers.simple("OK"),
+            Verb::Select => return Err(Wrong::syntax("DB index is out of range".into())),
+            Verb::Info => {
+                let info = self.info();
+                self.answers.bulk(info);
+            }
+            Verb::Reset => {
+                self.access = Access::Nobody;
+                self.answers.version = Version::Two;
+                self.name.clear();
+                self.answers.simple("RESET");
+            }
+            Verb::Quit => {
+                self.answers.simple("OK");
+                self.ended = true;
+            }
+        }
+        Ok(())
+    }
+
+    async fn pay(&mut self, words: Words<'_>) -> Result<(), Wrong> {
+        let payment = id("payment-id", words.get(2), PaymentId::new)?;
+        let amount = parsed::<i64>(words.get(3)).filter(|cents| *cents > 0);
+        let amount = amount
+            .ok_or_else(|| Wrong::syntax("amount-cents must be a whole number from 1".into()))?;
+        let Some(order) = parsed(words.get(1)) else {
+            self.answers.refused(Code::NoSuchOrder);
+            return Ok(());
+        };
+        let pay = PayRequest { order, payment, amount: Cents::new(amount) };
+        let outcome = payments::settle(&self.app, pay).await;
+        self.answers.settlement(&outcome.map_err(|problem| Wrong::from(&problem))?);
+        Ok(())
+    }
+
+    async fn pool(&mut self, words: Words<'_>) -> Result<(), Wrong> {
+        let pool = match self.sale(words) {
+            Some(id) => self.app.answer(self.app.engine.pool(id)).await,
+            None => Ok(None),
+        };
+        match pool.map_err(|problem| Wrong::from(&problem))? {
+            None => self.answers.null(),
+            Some(pool) => {
+                let view = serde_json::to_value(SaleView::of(&pool, self.app.now()));
+                self.answers.json(&view.expect("a sale is JSON"));
+            }
+        }
+        Ok(())
+    }
+
+    fn sign_in(&mut self, said: &[u8]) -> Result<(), Wrong> {
+        let (app, resp) = (&self.app, &self.app.config.resp);
+        match Access::of(said, resp.password.as_ref(), &app.tokens, app.now()) {
+            Ok(access) => {
+                self.access = access;
+                self.failed_sign_ins = 0;
+                Ok(())
+            }
+            Err(error) => {
+                self.failed_sign_ins += 1;
+                self.ended = self.failed_sign_ins >= MAX_FAILED_SIGN_INS;
+                let hint = match error {
+                    token::Error::Expired | token::Error::NotYetValid => error.to_string(),
+                    _ => "neither the password of [resp] nor a token of `qiang tokens`".into(),
+                };
+                Err(Wrong("WRONGPASS", hint))
+            }
+        }
+    }
+
+    fn hello(&mut self, words: Words<'_>) -> Result<(), Wrong> {
+        let version = match words.get(1) {
+            None => self.answers.version,
+            Some(b"2") => Version::Two,
+            Some(b"3") => Version::Three,
+            Some(_) => return Err(Wrong("NOPROTO", "unsupported protocol version".into())),
+        };
+        let (mut at, mut name) = (2, None);
+        while at < words.frame.len() {
+            if words.is(at, "AUTH") && at + 2 < words.frame.len() {
+                self.sign_in(words.get(at + 2).unwrap_or_default())?;
+                at += 3;
+            } else if words.is(at, "SETNAME") && at + 1 < words.frame.len() {
+                name = words.get(at + 1);
+                at += 2;
+            } else {
+                return Err(Wrong::syntax("syntax error in HELLO".into()));
+            }
+        }
+        if !self.access.is_somebody() {
+            let sentence = "HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
+            return Err(Wrong("NOAUTH", sentence.into()));
+        }
+        if let Some(name) = name {
+            self.set_name(name)?;
+        }
+        self.answers.version = version;
+        let proto = match version {
+            Version::Two => 2,
+            Version::Three => 3,
+        };
+        self.answers.map(7);
+        for (name, value) in [
+            ("server", json!("qiang")),
+            ("version", json!(env!("CARGO_PKG_VERSION"))),
+            ("proto", json!(proto)),
+            ("id", json!(self.id)),
+            ("mode", json!("standalone")),
+            ("role", json!("master")),
+            ("modules", json!([])),
+        ] {
+            self.answers.bulk(name);
+            self.answers.json(&value);
+        }
+        Ok(())
+    }
+
+    fn set_name(&mut self, name: &[u8]) -> Result<(), Wrong> {
+        let plain = name.iter().all(|byte| (b'!'..=b'~').contains(byte));
+        if !plain || name.len() > MAX_NAME_BYTES {
+            let sentence = "Client names cannot contain spaces, newlines or special characters.";
+            return Err(Wrong::syntax(sentence.into()));
+        }
+        self.name = String::from_utf8_lossy(name).into_owned();
+        Ok(())
+    }
+
+    fn client(&mut self, words: Words<'_>) -> Result<(), Wrong> {
+        let sub = words.get(1).unwrap_or_default().to_ascii_uppercase();
+        match (sub.as_slice(), words.get(2)) {
+            (b"ID", None) => self.answers.number(i64::try_from(self.id).unwrap_or(i64::MAX)),
+            (b"GETNAME", None) if self.name.is_empty() => self.answers.null(),
+            (b"GETNAME", None) => self.answers.bulk(&self.name),
+            (b"SETNAME", Some(name)) => {
+                self.set_name(name)?;
+                self.answers.simple("OK");
+            }
+            // Which library it is, and hints about caches there are none of.
+            (b"SETINFO" | b"NO-EVICT" | b"NO-TOUCH", Some(_)) => self.answers.simple("OK"),
+            (b"INFO" | b"LIST", None) => {
+                let line = format!("id={} name={} db=0", self.id, self.name);
+                self.answers.bulk(line);
+            }
+            _ => {
+                let name = String::from_utf8_lossy(&sub[..sub.len().min(MAX_QUOTED)]).into_owned();
+                let sentence = "unknown subcommand or wrong number of arguments for";
+                return Err(Wrong::syntax(format!("{sentence} 'CLIENT {name}'")));
+            }
+        }
+        Ok(())
+    }
+
+    /// What clients ask about the commands, to complete and to route them. None has keys.
+    fn command(&mut self, words: Words<'_>) {
+        let named = |from| -> Vec<Option<&'static Spec>> {
+            (from..words.frame.len()).map(|place| words.get(place).and_then(spec::find)).collect()
+        };
+        let all = || spec::ALL.iter().map(Some).collect();
+        let some = |from: usize| if words.frame.len() > from { named(from) } else { all() };
+        if words.is(1, "COUNT") {
+            return self.answers.number(i64::try_from(spec::ALL.len()).unwrap_or(i64::MAX));
+        }
+        if words.is(1, "LIST") {
+            self.answers.array(spec::ALL.len());
+            return spec::ALL.iter().for_each(|spec| self.answers.bulk(spec.name.to_lowercase()));
+        }
+        if words.is(1, "DOCS") {
+            let specs: Vec<&Spec> = some(2).into_iter().flatten().collect();
+            self.answers.map(specs.len());
+            for spec in specs {
+                self.answers.bulk(spec.name.to_lowercase());
+                self.answers.json(&json!({"summary": spec.summary, "group": "qiang"}));
+            }
+            return;
+        }
+        let specs = if words.is(1, "INFO") { some(2) } else { all() };
+        self.answers.array(specs.len());
+        for spec in specs {
+            match spec {
+                Some(spec) => self.answers.json(&about(spec)),
+                None => self.answers.null(),
+            }
+        }
+    }
+
+    /// What `redis-benchmark` prints about the server it measured.
+    fn config(&mut self, words: Words<'_>) -> Result<(), Wrong> {
+        if !words.is(1, "GET") {
+            return Err(Wrong::syntax(
+                "settings are in qiang.toml; only CONFIG GET is known".into(),
+            ));
+        }
+        let known = [("save", ""), ("appendonly", "yes"), ("appendfsync", "always")];
+        let asked =
+            |(name, _): &&(&str, &str)| (2..words.frame.len()).any(|place| words.is(place, name));
+        // Every claim is durable before it is answered, on the engine of this process.
+        let durable = !self.app.engine.is_shared();
+        let told: Vec<_> = known.iter().filter(|_| durable).filter(asked).collect();
+        self.answers.map(told.len());
+        for (name, value) in told {
+            self.answers.bulk(name);
+            self.answers.bulk(value);
+        }
+        Ok(())
+    }
+
+    fn info(&self) -> String {
+        let version = env!("CARGO_PKG_VERSION");
+        format!(
+            "# Server\r\nserver_name:qiang\r\nqiang_version:{version}\r\nredis_mode:standalone\r\n\
+             process_id:{}\r\n\r\n# Replication\r\nrole:master\r\n\r\n# Persistence\r\nloading:0\r\n\
+             \r\n# Engine\r\nup:{}\r\nwaiting:{}\r\n",
+            std::process::id(),
+            u8::from(self.app.engine.trouble().is_none()),
+            self.app.engine.queue_depth(),
+        )
+    }
+}
+
+/// One entry of `COMMAND`: name, arity, flags, keys (none), categories, and what is empty here.
+fn about(spec: &Spec) -> Value {
+    let least = i64::try_from(spec.least).unwrap_or(i64::MAX);
+    let arity = if spec.least == spec.most { least } else { -least };
+    let flags = match spec.verb {
+        Verb::Claim | Verb::Order | Verb::Pay | Verb::Release => ["write", "fast"],
+        _ => ["readonly", "fast"],
+    };
+    json!([spec.name.to_lowercase(), arity, flags, 0, 0, 0, [], [], [], []])
+}
+
+impl Wrong {
+    fn syntax(sentence: String) -> Self {
+        Self("ERR", sentence)
+    }
+
+    fn not_yours() -> Self {
+        Self("NOPERM", "a buyer's token acts for its own user only".into())
+    }
+}
+
+impl From<&Problem> for Wrong {
+    fn from(problem: &Problem) -> Self {
+        let word = match problem.code() {
+            Code::Overloaded => "OVERLOADED",
+            Code::OutcomeUnknown => "OUTCOME_UNKNOWN",
+            Code::Unavailable => "UNAVAILABLE",
+            _ => "ERR",
+        };
+        Self(word, problem.sentence().to_owned())
+    }
+}
+
+fn parsed<T: std::str::FromStr>(word: Option<&[u8]>) -> Option<T> {
+    std::str::from_utf8(word?).ok()?.parse().ok()
+}
+
+fn number(word: &[u8]) -> Option<u32> {
+    let plain = word.iter().all(u8::is_ascii_digit);
+    plain.then(|| parsed(Some(word))).flatten()
+}
+
+fn id<T, E: std::fmt::Display>(
+    what: &str,
+    word: Option<&[u8]>,
+    read: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<T, Wrong> {
+    let word = std::str::from_utf8(word.unwrap_or_default());
+    let word = word.map_err(|_| Wrong::syntax(format!("{what} is not UTF-8")))?;
+    read(word).map_err(|error| Wrong::syntax(format!("{what} cannot be used: {error}")))
+}

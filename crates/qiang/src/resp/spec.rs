@@ -1,0 +1,165 @@
+//! Every command there is: its name, its words, who may say it.
+
+/// What a command asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    /// Take units for a user.
+    Claim,
+    /// Place the order for a held claim.
+    Order,
+    /// Tell that money arrived.
+    Pay,
+    /// Give a claim up.
+    Release,
+    /// Look at a sale.
+    Pool,
+    /// Greet, choose a version, sign in.
+    Hello,
+    /// Sign in.
+    Auth,
+    /// Tell about the client.
+    Client,
+    /// Tell about the commands.
+    Command,
+    /// Tell about the settings a Redis would have.
+    Config,
+    /// Answer.
+    Ping,
+    /// Answer the same.
+    Echo,
+    /// Choose a database; there is one.
+    Select,
+    /// Tell about the server.
+    Info,
+    /// Begin anew.
+    Reset,
+    /// End.
+    Quit,
+}
+
+/// Who may say a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    /// Everybody, before they signed in.
+    Anybody,
+    /// Everybody who signed in; a buyer for themselves.
+    Known,
+    /// The shop: with the password, or with an admin's token.
+    Shop,
+}
+
+/// One command.
+#[derive(Debug)]
+pub struct Spec {
+    /// Its name.
+    pub name: &'static str,
+    /// What it asks for.
+    pub verb: Verb,
+    /// Who may.
+    pub who: Who,
+    /// The fewest words, its name included.
+    pub least: usize,
+    /// The most words.
+    pub most: usize,
+    /// How it is said.
+    pub usage: &'static str,
+    /// What it does.
+    pub summary: &'static str,
+}
+
+const fn spec(
+    verb: Verb,
+    who: Who,
+    (least, most): (usize, usize),
+    (name, usage): (&'static str, &'static str),
+    summary: &'static str,
+) -> Spec {
+    Spec { name, verb, who, least, most, usage, summary }
+}
+
+const ANY: usize = usize::MAX;
+
+/// All of them; the one a crowd says first.
+pub static ALL: [Spec; 16] = [
+    spec(
+        Verb::Claim,
+        Who::Known,
+        (3, 6),
+        ("CLAIM", "CLAIM sale user [quantity] [request-id] [identity]"),
+        "Takes units of a sale for a user: [1, number, claim] granted, [2, number, claim] had it already, [0, code] refused",
+    ),
+    spec(
+        Verb::Order,
+        Who::Known,
+        (2, 3),
+        ("ORDER", "ORDER claim [user]"),
+        "Places the order for a held claim: [1, number, order], [2, number, order] before, [0, code] refused",
+    ),
+    spec(
+        Verb::Pay,
+        Who::Shop,
+        (4, 4),
+        ("PAY", "PAY order payment-id amount-cents"),
+        "Tells that money arrived: [1|2, paid|regranted|refund_due, order] or [0, code]",
+    ),
+    spec(
+        Verb::Release,
+        Who::Known,
+        (2, 3),
+        ("RELEASE", "RELEASE claim [user]"),
+        "Gives a claim up, so that its units go to others: [1, number, claim], [2, …] before, [0, code] refused",
+    ),
+    spec(
+        Verb::Pool,
+        Who::Known,
+        (2, 2),
+        ("POOL", "POOL sale"),
+        "A sale and where it stands, field by field; nothing if there is none",
+    ),
+    spec(
+        Verb::Hello,
+        Who::Anybody,
+        (1, 7),
+        ("HELLO", "HELLO [2|3] [AUTH user password] [SETNAME name]"),
+        "Greets, and chooses the version of the protocol",
+    ),
+    spec(
+        Verb::Auth,
+        Who::Anybody,
+        (2, 3),
+        ("AUTH", "AUTH [user] password-or-token"),
+        "Signs in, with the password of [resp] or a token of `qiang tokens`",
+    ),
+    spec(
+        Verb::Client,
+        Who::Known,
+        (2, ANY),
+        ("CLIENT", "CLIENT ID|INFO|GETNAME|SETNAME|SETINFO|NO-EVICT|NO-TOUCH"),
+        "About this connection",
+    ),
+    spec(
+        Verb::Command,
+        Who::Known,
+        (1, ANY),
+        ("COMMAND", "COMMAND [COUNT|LIST|INFO|DOCS]"),
+        "About the commands",
+    ),
+    spec(
+        Verb::Config,
+        Who::Known,
+        (3, ANY),
+        ("CONFIG", "CONFIG GET name [name …]"),
+        "For clients that ask a Redis how it persists",
+    ),
+    spec(Verb::Ping, Who::Known, (1, 2), ("PING", "PING [text]"), "Answers"),
+    spec(Verb::Echo, Who::Known, (2, 2), ("ECHO", "ECHO text"), "Answers the same"),
+    spec(Verb::Select, Who::Known, (2, 2), ("SELECT", "SELECT 0"), "There is one database"),
+    spec(Verb::Info, Who::Known, (1, ANY), ("INFO", "INFO [section …]"), "About the server"),
+    spec(Verb::Reset, Who::Anybody, (1, 1), ("RESET", "RESET"), "Signs out and begins anew"),
+    spec(Verb::Quit, Who::Anybody, (1, ANY), ("QUIT", "QUIT"), "Ends the connection"),
+];
+
+/// The command of that name, in capitals or not.
+pub fn find(name: &[u8]) -> Option<&'static Spec> {
+    ALL.iter().find(|spec| name.eq_ignore_ascii_case(spec.name.as_bytes()))
+}
