@@ -8,11 +8,13 @@
 //! It must never touch a sale that it did not open, and never guess what became of a request.
 
 pub(crate) mod ask;
+mod chart;
 mod dice;
 pub(crate) mod http;
 pub(crate) mod ledger;
 mod line;
 mod link;
+pub(crate) mod page;
 pub(crate) mod record;
 pub(crate) mod resp;
 pub(crate) mod result;

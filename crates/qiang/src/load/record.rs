@@ -141,7 +141,7 @@ impl Recorder {
         self.latency.saturating_record(us);
         self.slice.saturating_record(us);
         self.service.saturating_record(micros(sample.service));
-        let by_verb = self.by_verb.entry(sample.verb).or_insert_with(|| histogram(SLICE_DIGITS));
+        let by_verb = self.by_verb.entry(sample.verb).or_insert_with(|| histogram(DIGITS));
         by_verb.saturating_record(us);
         self.count(sample.verb, sample.outcome, 1);
     }

@@ -18,6 +18,15 @@ pub(crate) enum Spacing {
     Poisson,
 }
 
+impl Spacing {
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Uniform => "evenly spaced",
+            Self::Poisson => "at random (Poisson)",
+        }
+    }
+}
+
 /// The times of all arrivals, counted from the beginning, each once and in order.
 #[derive(Debug)]
 pub(crate) struct Schedule {

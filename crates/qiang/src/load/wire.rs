@@ -19,6 +19,15 @@ pub(crate) enum Protocol {
     Resp,
 }
 
+impl Protocol {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Http => "HTTP",
+            Self::Resp => "RESP",
+        }
+    }
+}
+
 /// How requests are written and answers read.
 #[derive(Debug)]
 pub(crate) enum Wire {
