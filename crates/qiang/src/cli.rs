@@ -117,7 +117,16 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
             }
             demo::run(args)
         }
-        Command::Bench(args) => bench::run(args, &cli.global.config()?),
+        Command::Bench(args) if args.has_server() => bench::run(args, &cli.global.config()?),
+        Command::Bench(args) => {
+            if cli.global.data.is_some() || cli.global.config.is_some() {
+                anyhow::bail!(
+                    "without --url the bench works on a folder of its own: leave out --data and \
+                     --config"
+                );
+            }
+            bench::run(args, &Config::load(Sources::default())?)
+        }
         Command::Audit(args) => audit::run(args, &cli.global.config()?),
         Command::Migrate(args) => migrate::run(args, &cli.global.config()?),
         Command::Export(args) => export::run(args, &cli.global.config()?),

@@ -166,10 +166,7 @@ async fn run(plan: Plan, door: Door, begun: oneshot::Sender<Result<Arc<Work>, Er
     }
     let late = async {
         tokio::time::sleep(FINISH).await;
-        if let Source::Open(line) = &work.source {
-            let left = line.clear();
-            work.desk().recorder.count(Verb::Claim, Outcome::error(fault::NOT_SENT), left);
-        }
+        work.hurry();
         std::future::pending::<()>().await;
     };
     tokio::select! {

@@ -146,6 +146,11 @@ pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
 }
 
 impl Args {
+    /// Whether there is a server already.
+    pub(super) const fn has_server(&self) -> bool {
+        self.url.is_some()
+    }
+
     /// What to do, and how many units to sell.
     fn plan(&self) -> anyhow::Result<(Plan, u32)> {
         anyhow::ensure!(

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use qiang_engine::Stopwatch;
 
-use super::ask::{Answer, Ask, fault};
+use super::ask::{Answer, Ask, Verb, fault};
 use super::ledger::Ledger;
 use super::line::Line;
 use super::record::{Outcome, Recorder, Sample};
@@ -123,6 +123,15 @@ impl Work {
         self.stopped.store(true, Ordering::Relaxed);
         if let Source::Open(line) = &self.source {
             line.close();
+        }
+    }
+
+    /// The same, and who still waits in line is sent home.
+    pub(crate) fn hurry(&self) {
+        self.stop();
+        if let Source::Open(line) = &self.source {
+            let left = line.clear();
+            self.desk().recorder.count(Verb::Claim, Outcome::error(fault::NOT_SENT), left);
         }
     }
 

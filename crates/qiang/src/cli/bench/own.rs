@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -38,7 +39,8 @@ impl Own {
         let mut command = Command::new(program);
         command.args(["serve", "--listen", ANY_PORT, "--resp", ANY_PORT, "--data"]);
         command.arg(data_of(folder.path()));
-        command.current_dir(folder.path());
+        // A group of its own: Ctrl-C is for us, and we end it when we are done.
+        command.current_dir(folder.path()).process_group(0);
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with(VARIABLES) {
                 command.env_remove(name);

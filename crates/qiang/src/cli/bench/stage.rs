@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use axum::http::Uri;
 use qiang_engine::{Clock as _, SystemClock};
 
 use super::own::Own;
@@ -52,6 +53,9 @@ impl Bench {
         plan: Plan,
         stock: u32,
     ) -> anyhow::Result<Self> {
+        if let (Some(url), false) = (&args.url, args.remote) {
+            stays_here(url).await?;
+        }
         let (client, own) = match &args.url {
             Some(url) => (Client::connect_url(url).await?, None),
             None => {
@@ -63,13 +67,8 @@ impl Bench {
             Some(own) => Some(own.resp),
             None => args.resp.or(config.resp.listen),
         };
-        let resp = resp.filter(|_| args.protocol == Protocol::Resp);
-        for address in [Some(client.address()), resp].into_iter().flatten() {
-            anyhow::ensure!(
-                address.ip().is_loopback() || args.remote,
-                "{address} is not this machine. A load test can bring a server down: if it is \
-                 yours and meant to be tested, say --remote"
-            );
+        if let (Protocol::Resp, Some(address), false) = (args.protocol, resp, args.remote) {
+            ensure_here(address)?;
         }
         // Tokens that were brought along need no keys.
         let needs_key =
@@ -93,18 +92,21 @@ impl Bench {
             (Protocol::Http, None, Some(signer)) => crowd::minted(signer, plan.users)?,
             (Protocol::Http, None, None) => anyhow::bail!("there are no tokens for buyers"),
         };
+        let resp = match args.protocol {
+            Protocol::Http => None,
+            Protocol::Resp => Some(resp.context("say with --resp where the server speaks RESP")?),
+        };
+        if let Some(first) = tokens.first() {
+            target.knows(first).await?;
+        }
         let sale = target.open_sale(&terms).await?;
         let run = format!("bench-{:016x}", getrandom::u64().context("no random numbers")?);
-        let door = match args.protocol {
-            Protocol::Http => {
-                if let Some(first) = tokens.first() {
-                    target.knows(first).await?;
-                }
+        let door = match resp {
+            None => {
                 let host = host_of(args.url.as_deref(), address);
                 Door { address, wire: Wire::Http(Http::new(&host, &sale, &run, tokens)) }
             }
-            Protocol::Resp => {
-                let address = resp.context("say with --resp where the server speaks RESP")?;
+            Some(address) => {
                 let names = crowd::names(plan.users);
                 let wire = Resp::new(&sale, &run, &admin, names, PRICE_CENTS);
                 Door { address, wire: Wire::Resp(wire) }
@@ -124,13 +126,17 @@ impl Bench {
         let mut running = Running::start(self.plan, door).await?;
         let levels = self.watch(&mut running, stop).await;
         self.view.end();
+        let levels = levels?;
         let work = running.join();
         let took = work.elapsed();
         work.desk().recorder.cut(took);
         if !matches!(self.view, View::Quiet) {
             output::say("the load has ended: comparing the books …");
         }
-        let (books, audit) = self.target.books(&self.sale).await?;
+        let (books, audit) = tokio::select! {
+            books = self.target.books(&self.sale) => books?,
+            () = stop.asked() => anyhow::bail!("interrupted before the books were compared"),
+        };
         let desk = work.desk();
         let verdict = desk.ledger.verdict(&books, self.plan.scenario.limit_per_user());
         let by_request = desk.recorder.by_verb().into_iter();
@@ -154,18 +160,24 @@ impl Bench {
     }
 
     /// Looks at the stock and draws, until the load has ended; Ctrl-C ends it early.
-    async fn watch(&mut self, running: &mut Running, stop: &mut Stop) -> Vec<Level> {
+    async fn watch(
+        &mut self,
+        running: &mut Running,
+        stop: &mut Stop,
+    ) -> anyhow::Result<Vec<Level>> {
         let slice = slice_of(self.plan.duration);
         let work = Arc::clone(&running.work);
         let mut levels = vec![Level { at_secs: 0.0, available: self.stock.into() }];
-        let mut drawn = Duration::ZERO;
+        let (mut drawn, mut hurried) = (Duration::ZERO, false);
         loop {
             let over = tokio::select! {
                 () = tokio::time::sleep(WATCH) => false,
                 () = running.ended() => true,
-                () = stop.asked(), if !work.is_stopped() => {
+                () = stop.asked() => {
+                    anyhow::ensure!(!hurried, "interrupted: nobody knows whether it was exact");
                     output::say("stopping: waiting for what is under way …");
-                    work.stop();
+                    work.hurry();
+                    hurried = true;
                     false
                 }
             };
@@ -176,7 +188,7 @@ impl Bench {
                 levels.push(Level { at_secs, available });
             }
             if over {
-                return levels;
+                return Ok(levels);
             }
             let cut = {
                 let mut desk = work.desk();
@@ -219,9 +231,30 @@ impl Bench {
     }
 }
 
+/// Before anything is sent: a load test is for this machine, unless it is said otherwise.
+async fn stays_here(url: &str) -> anyhow::Result<()> {
+    let uri: Option<Uri> = url.parse().ok();
+    let Some(authority) = uri.as_ref().and_then(Uri::authority) else { return Ok(()) };
+    let place = format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(80));
+    let addresses = tokio::net::lookup_host(&place).await;
+    for address in addresses.with_context(|| format!("cannot find {place}"))? {
+        ensure_here(address)?;
+    }
+    Ok(())
+}
+
+fn ensure_here(address: SocketAddr) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        address.ip().is_loopback(),
+        "{address} is not this machine. A load test can bring a server down: if it is yours and \
+         meant to be tested, say --remote"
+    );
+    Ok(())
+}
+
 fn host_of(url: Option<&str>, address: SocketAddr) -> String {
-    let uri: Option<axum::http::Uri> = url.and_then(|url| url.parse().ok());
-    let host = uri.as_ref().and_then(|uri| uri.authority()).map(ToString::to_string);
+    let uri: Option<Uri> = url.and_then(|url| url.parse().ok());
+    let host = uri.as_ref().and_then(Uri::authority).map(ToString::to_string);
     host.unwrap_or_else(|| address.to_string())
 }
 
