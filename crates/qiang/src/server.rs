@@ -147,8 +147,7 @@ impl Server {
         let (listener, address) = doors.http;
         serving.push({
             let (app, stop) = (Arc::clone(&app), stop_serving.clone());
-            let router = http::router(Arc::clone(&app));
-            tokio::spawn(async move { http::serve(listener, router, &app.config.http, stop).await })
+            tokio::spawn(http::serve(listener, app, stop))
         });
         let mut resp_address = None;
         if let Some((listener, address)) = doors.resp {

@@ -1,3 +1,5 @@
+//! Commands cut anywhere, nonsense, and what no client says.
+
 use proptest::prelude::*;
 
 use super::*;
