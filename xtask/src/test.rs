@@ -1,12 +1,14 @@
 //! `cargo xtask test`: every test of the workspace with one command.
 //!
 //! Benchmarks are left out (`--all-targets` would run them), documentation tests are not. The
-//! servers that many tests use run before the first test and are stopped after the last. The
+//! servers that many tests use run before the first test and are stopped after the last; programs
+//! that a test runs itself (k6) are fetched. The
 //! end-to-end tests are run again on every other engine and database.
 
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
+use qiang_testkit::servers::K6;
 
 use crate::servers::{self, Running, Service};
 use crate::services::summary;
@@ -20,6 +22,10 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
     let (wanted, extra) = parse(args)?;
     let clock = Stopwatch::start();
     let running = start(&wanted)?;
+    if !wanted.is_empty() {
+        // Its test says itself that it is skipped.
+        servers::ensure_installed(K6)?;
+    }
     let test = |args: &[&str], variables: &[(&'static str, String)]| {
         let urls = running.iter().map(|server| (server.service.shared().variable, server.url()));
         succeeds(crate::cargo()?.args(args).envs(urls).envs(variables.iter().cloned()))

@@ -12,7 +12,8 @@ use crate::stopwatch::Stopwatch;
 
 /// Tests that look into an embedded engine's folder, or start processes of the default kind: they
 /// have run with everything else.
-const DEFAULT_ONLY: [&str; 5] = ["commands::", "killed::", "records::", "starting::", "stopping::"];
+const DEFAULT_ONLY: [&str; 7] =
+    ["bench::", "commands::", "k6::", "killed::", "records::", "starting::", "stopping::"];
 
 /// What one run stands on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
