@@ -27,6 +27,8 @@ use crate::token;
 const MAX_BATCH: usize = 1_024;
 /// Whoever fails to sign in so often has to connect again.
 const MAX_FAILED_SIGN_INS: u32 = 5;
+/// The word for the sale that a shop has made the current one.
+const CURRENT: &str = "current";
 /// Bytes of an unknown command that are quoted back.
 const MAX_QUOTED: usize = 64;
 /// A client's name for itself.
@@ -147,6 +149,15 @@ impl Session {
         self.ended = true;
     }
 
+    /// A client that took too long hears why it is closed.
+    pub(super) fn late(&mut self) {
+        if self.is_somebody() {
+            self.answers.error("ERR", "the rest of this command did not arrive in time");
+        } else {
+            self.answers.error("NOAUTH", "nobody signed in here in time");
+        }
+    }
+
     /// Lets the engine decide everything gathered, and answers it.
     pub(super) async fn decide(&mut self) {
         if self.batch.is_empty() {
@@ -218,7 +229,7 @@ impl Session {
         Err(if self.access.is_somebody() {
             Wrong("NOPERM", "a buyer's token does not have the role for this command".into())
         } else {
-            Wrong("NOAUTH", "Authentication required.".into())
+            Wrong("NOAUTH", format!("Authentication required. Say {}", spec::AUTH_USAGE))
         })
     }
 
@@ -230,7 +241,11 @@ impl Session {
     }
 
     fn claim(&self, words: Words<'_>) -> Result<Meant, Wrong> {
-        let Some(pool) = self.sale(words) else { return Ok(Meant::Refused(Code::NoSuchSale)) };
+        let Some(pool) = self.sale(words) else {
+            let is_current = words.is(1, CURRENT);
+            let code = if is_current { Code::NoCurrentSale } else { Code::NoSuchSale };
+            return Ok(Meant::Refused(code));
+        };
         let user = id("user", words.get(2), UserId::new)?;
         if !self.access.may_act_for(&user) {
             return Err(Wrong::not_yours());
@@ -277,7 +292,7 @@ impl Session {
     /// The sale named by the first word behind the command; `current` is the current one.
     fn sale(&self, words: Words<'_>) -> Option<PoolId> {
         parsed(words.get(1))
-            .or_else(|| words.is(1, "current").then(|| self.app.current_sale()).flatten())
+            .or_else(|| words.is(1, CURRENT).then(|| self.app.current_sale()).flatten())
     }
 
     async fn other(&mut self, spec: &Spec, words: Words<'_>) -> Result<(), Wrong> {
@@ -439,7 +454,7 @@ impl Session {
             // Which library it is, and hints about caches there are none of.
             (b"SETINFO" | b"NO-EVICT" | b"NO-TOUCH", Some(_)) => self.answers.simple("OK"),
             (b"INFO" | b"LIST", None) => {
-                let line = format!("id={} name={} db=0", self.id, self.name);
+                let line = format!("id={} name={} db=0\n", self.id, self.name);
                 self.answers.bulk(line);
             }
             _ => {
@@ -470,7 +485,7 @@ impl Session {
             self.answers.map(specs.len());
             for spec in specs {
                 self.answers.bulk(spec.name.to_lowercase());
-                self.answers.json(&json!({"summary": spec.summary, "group": "qiang"}));
+                self.answers.json(&docs(spec));
             }
             return;
         }
@@ -516,6 +531,23 @@ impl Session {
             self.app.engine.queue_depth(),
         )
     }
+}
+
+/// One entry of `COMMAND DOCS`, which `redis-cli` makes its hints and its `help` of.
+fn docs(spec: &Spec) -> Value {
+    let argument = |(name, optional): (&str, bool)| {
+        let mut argument = json!({"name": name, "type": "string"});
+        if optional {
+            argument["flags"] = json!(["optional"]);
+        }
+        argument
+    };
+    json!({
+        "summary": spec.summary,
+        "since": env!("CARGO_PKG_VERSION"),
+        "group": "generic",
+        "arguments": spec.arguments().into_iter().map(argument).collect::<Vec<_>>(),
+    })
 }
 
 /// One entry of `COMMAND`: name, arity, flags, keys (none), categories, and what is empty here.

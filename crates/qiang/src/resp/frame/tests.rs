@@ -1,3 +1,5 @@
+//! Commands read from bytes: whole, cut anywhere, and nothing a client would say.
+
 use proptest::prelude::*;
 
 use super::*;
@@ -49,6 +51,8 @@ fn what_no_client_says_is_told_apart() {
         (b"*1\r\n$65537\r\n", BadFrame::Length),
         (b"*1\r\n$4x\r\n", BadFrame::Length),
         (b"*1\r\n$4\r\nPINGED", BadFrame::NoEnd),
+        (b"GET / HTTP/1.1\r\n", BadFrame::Http),
+        (b"\x16\x03\x01", BadFrame::Tls),
         (b"SAY \"a b\r\n", BadFrame::Quotes),
         (b"SAY \"a\"b\r\n", BadFrame::Quotes),
     ] {
