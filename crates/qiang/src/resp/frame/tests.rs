@@ -4,7 +4,10 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn read(input: &[u8]) -> Result<Option<(usize, Vec<Vec<u8>>)>, BadFrame> {
+/// How many bytes a command took, and its words.
+type Whole = (usize, Vec<Vec<u8>>);
+
+fn read(input: &[u8]) -> Result<Option<Whole>, BadFrame> {
     let mut frame = Frame::default();
     let read = frame.read(input)?;
     let words = (0..frame.len()).map(|place| frame.word(input, place).unwrap().to_vec());
