@@ -78,6 +78,15 @@ pub fn root() -> Result<PathBuf> {
 fn cargo() -> Result<Command> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root()?);
+    // What was said about ourselves is not about the next: build scripts that look at it (ring's
+    // does) would run again each time somebody calls cargo with us and without.
+    let about_us =
+        |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(about_us) {
+            command.env_remove(name);
+        }
+    }
     Ok(command)
 }
 

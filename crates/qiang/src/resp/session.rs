@@ -378,7 +378,7 @@ impl Session {
             Some(id) => self.app.answer(self.app.engine.pool(id)).await,
             None => Ok(None),
         };
-        match pool.map_err(|problem| Wrong::from(&problem))? {
+        match pool.map_err(|problem| Wrong::from(&problem))?.filter(|pool| !pool.cleared) {
             None => self.answers.null(),
             Some(pool) => {
                 let view = serde_json::to_value(SaleView::of(&pool, self.app.now()));

@@ -136,7 +136,7 @@ pub static ALL: [Spec; 16] = [
         Who::Known,
         (2, 2),
         ("POOL", "POOL sale"),
-        "A sale and where it stands, field by field; nothing if there is none",
+        "A sale and where it stands, field by field; nil if there is none, or it was cleared away",
     ),
     spec(
         Verb::Hello,

@@ -190,7 +190,13 @@ async fn a_pool_is_the_sale_as_http_tells_it() {
     let mut flat = paired(&two.ask(&format!("POOL {sale}")).await);
     flat["price_steps"] = json!([paired(&flat["price_steps"][0])]);
     assert_eq!(flat, view);
-    for none in ["999999", "x", ""] {
+    let mut admin = shop.admin().await;
+    let over = shop.sale(1, json!({})).await;
+    admin.post(&format!("/sales/{over}/close"), Value::Null).await.ok(200);
+    assert_eq!(three.ask(&format!("POOL {over}")).await, shop.view(&over).await);
+    admin.delete(&format!("/sales/{over}")).await.ok(200);
+    assert_eq!(two.ask(&format!("CLAIM {over} ann")).await, json!([0, "closed"]));
+    for none in ["999999", "x", "", &over] {
         assert_eq!(two.say(&["POOL", none]).await, Value::Null);
         assert_eq!(three.say(&["POOL", none]).await, Value::Null);
     }
