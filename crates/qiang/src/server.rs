@@ -119,8 +119,10 @@ impl Server {
             let config = config.clone();
             async move { open_store(&config).await }
         };
+        let stop =
+            projector::Stop { token: stop_working.clone(), grace: config.http.shutdown_grace };
         let (projection, projecting) =
-            projector::start(engine.clone(), part, own_store, stop_working.clone()).await?;
+            projector::start(engine.clone(), part, own_store, stop).await?;
         let note = running::leave_note(&config.data, doors.http.1)?;
         let roles = config.roles;
         let app = App::new(config, &secrets, clock, engine, store, projection, node).await?;

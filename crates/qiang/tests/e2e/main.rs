@@ -18,6 +18,7 @@ mod deadlines;
 mod hanging_up;
 mod k6;
 mod killed;
+mod lane;
 mod late_payments;
 mod moving;
 mod operations;
