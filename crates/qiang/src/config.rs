@@ -121,8 +121,19 @@ pub struct Resp {
     pub listen: Option<SocketAddr>,
     /// What a client may sign in with, besides a token.
     pub password: Option<Secret>,
+    /// What it proves itself with; without, nothing is encrypted.
+    pub tls: Option<Tls>,
     /// More connections than this are not accepted.
     pub max_connections: usize,
+}
+
+/// PEM files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    /// The certificate, and those between it and one the clients trust.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
 }
 
 /// `[engine]`
@@ -304,7 +315,15 @@ impl Config {
              orders without money",
             self.http.listen
         );
-        open_sandbox.then_some(caution).into_iter().collect()
+        let sandbox = open_sandbox.then_some(caution);
+        let open = self.resp.listen.filter(|at| !at.ip().is_loopback() && self.resp.tls.is_none());
+        let unsealed = open.map(|at| {
+            format!(
+                "[resp] listens on {at} without TLS: passwords and tokens can be read on the way; \
+                 set `tls_cert` and `tls_key`, or let only a network you trust reach it"
+            )
+        });
+        sandbox.into_iter().chain(unsealed).collect()
     }
 }
 
@@ -328,7 +347,34 @@ impl Resp {
         Self {
             listen: layers.text("resp.listen", "", listen),
             password: layers.password("resp.password", MIN_PASSWORD_BYTES),
+            tls: Tls::take(layers),
             max_connections: layers.number("resp.max_connections", 10_000, 1..=1_000_000),
+        }
+    }
+}
+
+impl Tls {
+    fn take(layers: &mut Layers) -> Option<Self> {
+        let path = |text: &str| match text {
+            "" => Ok(None),
+            _ if text.contains('\0') => Err(Wrong::new("is not a path", "name a PEM file")),
+            _ => Ok(Some(PathBuf::from(text))),
+        };
+        let cert = layers.text("resp.tls_cert", "", path);
+        let key = layers.text("resp.tls_key", "", path);
+        match (cert, key) {
+            (Some(cert), Some(key)) => Some(Self { cert, key }),
+            (None, None) => None,
+            (Some(_), None) => {
+                let problem = "is set, and `tls_key` is not";
+                layers.fault("resp.tls_cert", problem, "set both for TLS, or neither");
+                None
+            }
+            (None, Some(_)) => {
+                let problem = "is set, and `tls_cert` is not";
+                layers.fault("resp.tls_key", problem, "set both for TLS, or neither");
+                None
+            }
         }
     }
 }

@@ -10,11 +10,12 @@ mod frame;
 mod reply;
 mod session;
 pub mod spec;
+pub mod tls;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -25,13 +26,27 @@ use crate::listener;
 
 /// Serves until told to stop; then takes nothing new, and returns when everything heard is
 /// answered or the grace is over.
-pub async fn serve(listener: TcpListener, app: Arc<App>, stop: CancellationToken) {
+pub async fn serve(
+    listener: TcpListener,
+    tls: Option<tls::Door>,
+    app: Arc<App>,
+    stop: CancellationToken,
+) {
     let http = &app.config.http;
     let patience = Patience { sign_in: http.header_timeout, rest: http.body_timeout };
     let (connections, last_id) = (TaskTracker::new(), AtomicU64::new(0));
-    let serve = |stream| {
+    let serve = |stream: TcpStream| {
         let session = Session::new(Arc::clone(&app), last_id.fetch_add(1, Ordering::Relaxed) + 1);
-        connections.track_future(connection::serve(stream, session, patience, stop.child_token()))
+        let (tls, stop) = (tls.clone(), stop.child_token());
+        connections.track_future(async move {
+            let Some(tls) = tls else {
+                return connection::serve(stream, session, patience, stop).await;
+            };
+            let greeting = tokio::time::timeout(patience.sign_in, tls.greet(stream));
+            if let Some(Ok(Some(stream))) = stop.run_until_cancelled(greeting).await {
+                connection::serve(stream, session, patience, stop.clone()).await;
+            }
+        })
     };
     listener::accept(listener, app.config.resp.max_connections, &stop, serve).await;
     connections.close();

@@ -26,6 +26,9 @@ pub enum Error {
     /// The address cannot be had.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// There is no TLS.
+    #[error(transparent)]
+    Tls(#[from] resp::tls::Error),
     /// The engine cannot be opened.
     #[error(transparent)]
     Engine(#[from] OpenError),
@@ -152,10 +155,11 @@ impl Server {
             tokio::spawn(http::serve(listener, app, stop))
         });
         let mut resp_address = None;
-        if let Some((listener, address)) = doors.resp {
+        if let Some((listener, address, tls)) = doors.resp {
             resp_address = Some(address);
             serving.push(tokio::spawn(resp::serve(
                 listener,
+                tls,
                 Arc::clone(&app),
                 stop_serving.clone(),
             )));
@@ -198,14 +202,18 @@ impl Server {
 /// The addresses a server was told to listen on, taken.
 struct Doors {
     http: (TcpListener, SocketAddr),
-    resp: Option<(TcpListener, SocketAddr)>,
+    resp: Option<(TcpListener, SocketAddr, Option<resp::tls::Door>)>,
 }
 
 impl Doors {
-    async fn take(config: &Config) -> Result<Self, ListenError> {
+    async fn take(config: &Config) -> Result<Self, Error> {
         let http = listen(config.http.listen, "--listen").await?;
         let resp = match config.resp.listen.filter(|_| config.roles.api) {
-            Some(address) => Some(listen(address, "`listen` in [resp]").await?),
+            Some(address) => {
+                let tls = config.resp.tls.as_ref().map(resp::tls::Door::open).transpose()?;
+                let (listener, at) = listen(address, "`listen` in [resp]").await?;
+                Some((listener, at, tls))
+            }
             None => None,
         };
         Ok(Self { http, resp })

@@ -10,10 +10,19 @@ use anyhow::Result;
 use crate::servers::Service;
 use crate::stopwatch::Stopwatch;
 
-/// Tests that look into an embedded engine's folder, or start processes of the default kind: they
-/// have run with everything else.
-const DEFAULT_ONLY: [&str; 7] =
-    ["bench::", "commands::", "k6::", "killed::", "records::", "starting::", "stopping::"];
+/// Tests that look into an embedded engine's folder, start processes of the default kind, or try
+/// what no engine has a part in: they have run with everything else.
+const DEFAULT_ONLY: [&str; 9] = [
+    "bench::",
+    "commands::",
+    "k6::",
+    "killed::",
+    "records::",
+    "resp::clients::",
+    "resp::tls::",
+    "starting::",
+    "stopping::",
+];
 
 /// What one run stands on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

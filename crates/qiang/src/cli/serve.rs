@@ -79,7 +79,8 @@ fn welcome(server: &Server, first: bool) {
         output::say(format_args!("qiang {version} is ready, as a worker\n  health {url}/readyz"));
     }
     if let Some(address) = server.resp_address {
-        output::say(format_args!("  RESP   redis://{address}"));
+        let scheme = if config.resp.tls.is_some() { "rediss" } else { "redis" };
+        output::say(format_args!("  RESP   {scheme}://{address}"));
     }
     output::say(format_args!("  data   {data}"));
     if server.app.engine.is_shared() {

@@ -76,6 +76,7 @@ fn the_later_layer_is_the_stronger_one() {
 fn every_key_can_be_set_in_the_file_and_in_the_environment() {
     let secret = "s".repeat(32);
     let other = "o".repeat(32);
+    let password = "p".repeat(16);
     let values = [
         ("data", "/d"),
         ("roles", "worker,api"),
@@ -86,6 +87,11 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
         ("http.request_timeout_ms", "103"),
         ("http.shutdown_grace_ms", "0"),
         ("http.max_connections", "1_000"),
+        ("resp.listen", "127.0.0.1:6399"),
+        ("resp.password", &password),
+        ("resp.tls_cert", "/c.pem"),
+        ("resp.tls_key", "/k.pem"),
+        ("resp.max_connections", "7"),
         ("engine.url", "embedded:/e"),
         ("engine.queue", "1"),
         ("engine.snapshot_bytes", "65536"),
@@ -123,6 +129,10 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
         assert_eq!(config.http.request_timeout, Duration::from_millis(103));
         assert_eq!(config.http.shutdown_grace, Duration::ZERO);
         assert_eq!(config.http.max_connections, 1000);
+        assert_eq!(config.resp.listen.map(|at| at.port()), Some(6399));
+        assert_eq!(config.resp.password, Some(Secret::new(password.as_bytes())));
+        let tls = Tls { cert: "/c.pem".into(), key: "/k.pem".into() };
+        assert_eq!((&config.resp.tls, config.resp.max_connections), (&Some(tls), 7));
         assert_eq!(config.engine.url, EngineUrl::Embedded { folder: "/e".into() });
         assert_eq!((config.engine.queue, config.engine.snapshot_bytes), (1, 65536));
         assert_eq!(config.database.url, DatabaseUrl::Sqlite { path: "/db/q.db".into() });
@@ -156,6 +166,28 @@ fn the_sandbox_is_on_by_itself_only_on_loopback() {
     assert_eq!(sandbox(public).expect("valid"), (false, 0));
     let forced = format!("{public}payments.sandbox = true");
     assert_eq!(sandbox(&forced).expect("allowed, and said aloud"), (true, 1));
+}
+
+#[test]
+fn clients_of_redis_are_let_in_only_when_told_and_unsealed_only_with_a_word() {
+    assert_eq!(Config::load(Sources::default()).expect("valid").resp.listen, None);
+    let cautions = |text: &str| with_file(text).expect("valid").cautions();
+    assert!(cautions("resp.listen = \"127.0.0.1:6399\"").is_empty());
+    let public = "resp.listen = \"0.0.0.0:6399\"\n";
+    let said = cautions(public);
+    assert!(said.len() == 1 && said[0].contains("0.0.0.0:6399 without TLS"), "{said:?}");
+    let sealed = format!("{public}resp.tls_cert = \"c.pem\"\nresp.tls_key = \"k.pem\"");
+    assert!(cautions(&sealed).is_empty());
+    assert_eq!(
+        faults("[resp]\ntls_key = \"k.pem\""),
+        "shop.toml:2:1: `resp.tls_key` is set, and `tls_cert` is not; set both for TLS, or neither"
+    );
+    assert_eq!(
+        faults("[resp]\ntls_cert = \"c.pem\""),
+        "shop.toml:2:1: `resp.tls_cert` is set, and `tls_key` is not; set both for TLS, or neither"
+    );
+    let short = faults("[resp]\npassword = \"open sesame\"");
+    assert!(short.contains("at least 16 bytes") && !short.contains("sesame"), "{short}");
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! One client: reads what it says, lets it be answered, sends the answers. It can be slow, cut
 //! off or full of nonsense, and hurts nobody but itself.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::frame::{BadFrame, Frame};
@@ -15,13 +17,16 @@ const FIRST_READ: usize = 4 << 10;
 const LARGEST_READ: usize = 128 << 10;
 /// Answers are sent when this many bytes of them are ready, at the latest.
 const ANSWER_BYTES: usize = 128 << 10;
+/// What a client still says while it is being closed is thrown away: so long, and so much of it.
+const FAREWELL: Duration = Duration::from_secs(1);
+const FAREWELL_BYTES: usize = 4 << 20;
 
 /// How long a client may take.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
-    /// To sign in.
+    /// To sign in, from the first moment on.
     pub(super) sign_in: Duration,
-    /// To say the rest of what it began, or to take its answers.
+    /// To say the rest of a command it began, or to take its answers.
     pub(super) rest: Duration,
 }
 
@@ -34,6 +39,8 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
 ) {
     let mut input = BytesMut::new();
     let (mut frame, mut read_bytes) = (Frame::default(), FIRST_READ);
+    // Runs on however many bytes arrive, or a client could drip for ever.
+    let mut timer: Option<Pin<Box<Sleep>>> = None;
     loop {
         // Whoever has signed in may be silent for as long as they like, between two commands.
         let limit = match (session.is_somebody(), input.is_empty()) {
@@ -41,13 +48,21 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             (true, false) => Some(patience.rest),
             (false, _) => Some(patience.sign_in),
         };
+        match limit {
+            Some(limit) => drop(timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)))),
+            None => timer = None,
+        }
         input.reserve(read_bytes);
         let room = input.capacity() - input.len();
         let arrived = tokio::select! {
             biased;
             arrived = stream.read_buf(&mut input) => arrived,
             () = stop.cancelled() => return,
-            () = after(limit) => return,
+            () = up(&mut timer) => {
+                session.late();
+                let _best_effort = send(&mut stream, &mut session, patience).await;
+                return close(stream).await;
+            }
         };
         match arrived {
             Ok(0) | Err(_) => return,
@@ -63,6 +78,9 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
                         session.hear(Words { input: &input, frame: &frame }).await;
                     }
                     input.advance(len);
+                    if session.is_somebody() {
+                        timer = None;
+                    }
                 }
                 Err(wrong) => end(&mut session, wrong).await,
             }
@@ -76,9 +94,8 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         if send(&mut stream, &mut session, patience).await.is_err() {
             return;
         }
-        if session.ended {
-            let _best_effort = tokio::time::timeout(patience.rest, stream.shutdown()).await;
-            return;
+        if session.ended || stop.is_cancelled() {
+            return close(stream).await;
         }
     }
 }
@@ -96,15 +113,36 @@ async fn send<S: AsyncWrite + Unpin>(
     if answers.is_empty() {
         return Ok(());
     }
-    let sent = tokio::time::timeout(patience.rest, stream.write_all(answers)).await;
+    let sent = async {
+        stream.write_all(answers).await?;
+        stream.flush().await
+    };
+    let sent = tokio::time::timeout(patience.rest, sent).await;
     answers.clear();
     sent.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
 }
 
+/// Closes so that every answer arrives. Closing over something unread would be a reset, and a
+/// reset takes away what the client has not read yet.
+async fn close<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
+    let farewell = async {
+        stream.shutdown().await?;
+        let (mut unheard, mut left) = ([0; 4096], FAREWELL_BYTES);
+        while left > 0 {
+            match stream.read(&mut unheard).await? {
+                0 => break,
+                len => left = left.saturating_sub(len),
+            }
+        }
+        std::io::Result::Ok(())
+    };
+    let _best_effort = tokio::time::timeout(FAREWELL, farewell).await;
+}
+
 /// Returns when the time is up; without a limit, never.
-async fn after(limit: Option<Duration>) {
-    match limit {
-        Some(limit) => tokio::time::sleep(limit).await,
+async fn up(timer: &mut Option<Pin<Box<Sleep>>>) {
+    match timer {
+        Some(timer) => timer.await,
         None => std::future::pending().await,
     }
 }

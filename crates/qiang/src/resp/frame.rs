@@ -14,6 +14,9 @@ const MAX_LINE_BYTES: usize = 4 << 10;
 /// Digits of a length, sign included, and nothing more.
 const MAX_DIGITS: usize = 10;
 
+/// What every TLS client says first, and no RESP client.
+const HANDSHAKE: u8 = 0x16;
+
 /// What no client of this protocol would say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadFrame {
@@ -35,6 +38,12 @@ pub(super) enum BadFrame {
     /// Quotes that do not match.
     #[error("unbalanced quotes in request")]
     Quotes,
+    /// A request for the other door.
+    #[error("this is HTTP, and here is the port for RESP (Redis clients)")]
+    Http,
+    /// A handshake, where there is no TLS.
+    #[error("this is TLS, which is off here: set `tls_cert` and `tls_key` in [resp]")]
+    Tls,
     /// All words together are too long.
     #[error("too big request: a command has at most {MAX_BYTES} bytes")]
     Bytes,
@@ -54,6 +63,7 @@ impl Frame {
         let read = match input.first() {
             None => return Ok(None),
             Some(b'*') => self.read_array(input)?,
+            Some(&HANDSHAKE) => return Err(BadFrame::Tls),
             Some(_) => self.read_line(input)?,
         };
         match read {
@@ -135,6 +145,10 @@ impl Frame {
             if self.words.len() > MAX_WORDS {
                 return Err(BadFrame::Words);
             }
+        }
+        let last = self.words.last().map(|word| &head[word.clone()]);
+        if last.is_some_and(|word| word.starts_with(b"HTTP/")) {
+            return Err(BadFrame::Http);
         }
         Ok(Some(end + 1))
     }

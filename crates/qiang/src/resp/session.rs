@@ -11,7 +11,7 @@ use qiang_core::{
     Reply, RequestId, UserId,
 };
 use qiang_engine::{Error, Stopwatch};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::access::Access;
 use super::frame::Frame;
@@ -27,6 +27,8 @@ use crate::token;
 const MAX_BATCH: usize = 1_024;
 /// Whoever fails to sign in so often has to connect again.
 const MAX_FAILED_SIGN_INS: u32 = 5;
+/// The word for the sale that a shop has made the current one.
+const CURRENT: &str = "current";
 /// Bytes of an unknown command that are quoted back.
 const MAX_QUOTED: usize = 64;
 /// A client's name for itself.
@@ -48,6 +50,8 @@ pub(super) struct Session {
     name: String,
     access: Access,
     failed_sign_ins: u32,
+    /// Whether the client believes that a transaction is under way.
+    in_transaction: bool,
     /// Commands read and not decided, and which of them are claims.
     batch: Vec<Command>,
     claims: Vec<bool>,
@@ -101,6 +105,7 @@ impl Session {
             name: String::new(),
             access: Access::Nobody,
             failed_sign_ins: 0,
+            in_transaction: false,
             batch: Vec::new(),
             claims: Vec::new(),
             answers: Answers::default(),
@@ -147,6 +152,15 @@ impl Session {
         self.ended = true;
     }
 
+    /// A client that took too long hears why it is closed.
+    pub(super) fn late(&mut self) {
+        if self.is_somebody() {
+            self.answers.error("ERR", "the rest of this command did not arrive in time");
+        } else {
+            self.answers.error("NOAUTH", "nobody signed in here in time");
+        }
+    }
+
     /// Lets the engine decide everything gathered, and answers it.
     pub(super) async fn decide(&mut self) {
         if self.batch.is_empty() {
@@ -186,6 +200,9 @@ impl Session {
         let name = words.get(0).unwrap_or_default();
         let Some(spec) = spec::find(name) else {
             self.signed_in(Who::Known)?;
+            if let Some(wrong) = self.transaction(words) {
+                return Err(wrong);
+            }
             return Err(Wrong::syntax(format!(
                 "unknown command '{}', with args beginning with: {}",
                 words.texts(0).next().unwrap_or_default(),
@@ -193,6 +210,9 @@ impl Session {
             )));
         };
         self.signed_in(spec.who)?;
+        if self.in_transaction && spec.who != Who::Anybody {
+            return Err(Wrong::no_transactions("ERR"));
+        }
         if !(spec.least..=spec.most).contains(&words.frame.len()) {
             let name = spec.name.to_ascii_lowercase();
             return Err(Wrong::syntax(format!(
@@ -218,8 +238,22 @@ impl Session {
         Err(if self.access.is_somebody() {
             Wrong("NOPERM", "a buyer's token does not have the role for this command".into())
         } else {
-            Wrong("NOAUTH", "Authentication required.".into())
+            Wrong("NOAUTH", format!("Authentication required. Say {}", spec::AUTH_USAGE))
         })
+    }
+
+    /// There are no transactions. Clients send them in one piece, and throw all answers away when
+    /// the first is an error: so nothing in between is done, either.
+    fn transaction(&mut self, words: Words<'_>) -> Option<Wrong> {
+        if words.is(0, "MULTI") {
+            self.in_transaction = true;
+            return Some(Wrong::no_transactions("ERR"));
+        }
+        if words.is(0, "EXEC") || words.is(0, "DISCARD") {
+            self.in_transaction = false;
+            return Some(Wrong::no_transactions("EXECABORT"));
+        }
+        self.in_transaction.then(|| Wrong::no_transactions("ERR"))
     }
 
     /// A token that ended while its connection was idle ends what it allowed.
@@ -230,7 +264,11 @@ impl Session {
     }
 
     fn claim(&self, words: Words<'_>) -> Result<Meant, Wrong> {
-        let Some(pool) = self.sale(words) else { return Ok(Meant::Refused(Code::NoSuchSale)) };
+        let Some(pool) = self.sale(words) else {
+            let is_current = words.is(1, CURRENT);
+            let code = if is_current { Code::NoCurrentSale } else { Code::NoSuchSale };
+            return Ok(Meant::Refused(code));
+        };
         let user = id("user", words.get(2), UserId::new)?;
         if !self.access.may_act_for(&user) {
             return Err(Wrong::not_yours());
@@ -277,7 +315,7 @@ impl Session {
     /// The sale named by the first word behind the command; `current` is the current one.
     fn sale(&self, words: Words<'_>) -> Option<PoolId> {
         parsed(words.get(1))
-            .or_else(|| words.is(1, "current").then(|| self.app.current_sale()).flatten())
+            .or_else(|| words.is(1, CURRENT).then(|| self.app.current_sale()).flatten())
     }
 
     async fn other(&mut self, spec: &Spec, words: Words<'_>) -> Result<(), Wrong> {
@@ -308,6 +346,7 @@ impl Session {
             Verb::Reset => {
                 self.access = Access::Nobody;
                 self.answers.version = Version::Two;
+                self.in_transaction = false;
                 self.name.clear();
                 self.answers.simple("RESET");
             }
@@ -339,7 +378,7 @@ impl Session {
             Some(id) => self.app.answer(self.app.engine.pool(id)).await,
             None => Ok(None),
         };
-        match pool.map_err(|problem| Wrong::from(&problem))? {
+        match pool.map_err(|problem| Wrong::from(&problem))?.filter(|pool| !pool.cleared) {
             None => self.answers.null(),
             Some(pool) => {
                 let view = serde_json::to_value(SaleView::of(&pool, self.app.now()));
@@ -439,7 +478,7 @@ impl Session {
             // Which library it is, and hints about caches there are none of.
             (b"SETINFO" | b"NO-EVICT" | b"NO-TOUCH", Some(_)) => self.answers.simple("OK"),
             (b"INFO" | b"LIST", None) => {
-                let line = format!("id={} name={} db=0", self.id, self.name);
+                let line = format!("id={} name={} db=0\n", self.id, self.name);
                 self.answers.bulk(line);
             }
             _ => {
@@ -470,7 +509,7 @@ impl Session {
             self.answers.map(specs.len());
             for spec in specs {
                 self.answers.bulk(spec.name.to_lowercase());
-                self.answers.json(&json!({"summary": spec.summary, "group": "qiang"}));
+                docs(spec, &mut self.answers);
             }
             return;
         }
@@ -478,7 +517,7 @@ impl Session {
         self.answers.array(specs.len());
         for spec in specs {
             match spec {
-                Some(spec) => self.answers.json(&about(spec)),
+                Some(spec) => about(spec, &mut self.answers),
                 None => self.answers.null(),
             }
         }
@@ -518,20 +557,61 @@ impl Session {
     }
 }
 
+/// One entry of `COMMAND DOCS`, which `redis-cli` makes its hints and its `help` of. It insists on
+/// flags that are simple strings.
+fn docs(spec: &Spec, answers: &mut Answers) {
+    answers.map(4);
+    let texts =
+        [("summary", spec.summary), ("since", env!("CARGO_PKG_VERSION")), ("group", "generic")];
+    for (name, text) in texts {
+        answers.bulk(name);
+        answers.bulk(text);
+    }
+    answers.bulk("arguments");
+    let arguments = spec.arguments();
+    answers.array(arguments.len());
+    for (name, optional) in arguments {
+        answers.map(if optional { 3 } else { 2 });
+        answers.bulk("name");
+        answers.bulk(name);
+        answers.bulk("type");
+        answers.bulk("string");
+        if optional {
+            answers.bulk("flags");
+            answers.array(1);
+            answers.simple("optional");
+        }
+    }
+}
+
 /// One entry of `COMMAND`: name, arity, flags, keys (none), categories, and what is empty here.
-fn about(spec: &Spec) -> Value {
+fn about(spec: &Spec, answers: &mut Answers) {
     let least = i64::try_from(spec.least).unwrap_or(i64::MAX);
     let arity = if spec.least == spec.most { least } else { -least };
-    let flags = match spec.verb {
-        Verb::Claim | Verb::Order | Verb::Pay | Verb::Release => ["write", "fast"],
-        _ => ["readonly", "fast"],
+    let kind = match spec.verb {
+        Verb::Claim | Verb::Order | Verb::Pay | Verb::Release => "write",
+        _ => "readonly",
     };
-    json!([spec.name.to_lowercase(), arity, flags, 0, 0, 0, [], [], [], []])
+    answers.array(10);
+    answers.bulk(spec.name.to_lowercase());
+    answers.number(arity);
+    answers.array(2);
+    answers.simple(kind);
+    answers.simple("fast");
+    (0..3).for_each(|_| answers.number(0));
+    (0..4).for_each(|_| answers.array(0));
 }
 
 impl Wrong {
     fn syntax(sentence: String) -> Self {
         Self("ERR", sentence)
+    }
+
+    fn no_transactions(word: &'static str) -> Self {
+        let sentence = "there are no transactions here, and nothing of this one was done: send a \
+                        pipeline without MULTI, which is decided in its order (redis-py: \
+                        pipeline(transaction=False); node-redis: execAsPipeline())";
+        Self(word, sentence.into())
     }
 
     fn not_yours() -> Self {

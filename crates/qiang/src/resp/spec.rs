@@ -77,6 +77,28 @@ const fn spec(
     Spec { name, verb, who, least, most, usage, summary }
 }
 
+impl Spec {
+    /// What may stand behind its name, and whether that can be left out.
+    pub fn arguments(&self) -> Vec<(&'static str, bool)> {
+        let mut rest = self.usage[self.name.len()..].trim_start();
+        let mut arguments = Vec::new();
+        while !rest.is_empty() {
+            let (argument, optional, behind) = match rest.strip_prefix('[') {
+                Some(inner) => inner.split_once(']').map(|(text, behind)| (text, true, behind)),
+                None => rest.split_once(' ').map(|(text, behind)| (text, false, behind)),
+            }
+            .unwrap_or((rest, false, ""));
+            arguments.push((argument, optional));
+            rest = behind.trim_start();
+        }
+        arguments
+    }
+}
+
+/// How to sign in.
+pub const AUTH_USAGE: &str =
+    "AUTH password-or-token, with the password of [resp] or a token of `qiang tokens`";
+
 const ANY: usize = usize::MAX;
 
 /// All of them; the one a crowd says first.
@@ -114,7 +136,7 @@ pub static ALL: [Spec; 16] = [
         Who::Known,
         (2, 2),
         ("POOL", "POOL sale"),
-        "A sale and where it stands, field by field; nothing if there is none",
+        "A sale and where it stands, field by field; nil if there is none, or it was cleared away",
     ),
     spec(
         Verb::Hello,
@@ -162,4 +184,32 @@ pub static ALL: [Spec; 16] = [
 /// The command of that name, in capitals or not.
 pub fn find(name: &[u8]) -> Option<&'static Spec> {
     ALL.iter().find(|spec| name.eq_ignore_ascii_case(spec.name.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_read_from_how_a_command_is_said() {
+        let arguments = |name: &str| find(name.as_bytes()).map(Spec::arguments).unwrap();
+        assert_eq!(
+            arguments("claim"),
+            [
+                ("sale", false),
+                ("user", false),
+                ("quantity", true),
+                ("request-id", true),
+                ("identity", true)
+            ]
+        );
+        assert_eq!(
+            arguments("HELLO"),
+            [("2|3", true), ("AUTH user password", true), ("SETNAME name", true)]
+        );
+        assert!(arguments("reset").is_empty());
+        for spec in &ALL {
+            assert!(spec.usage.starts_with(spec.name), "{}", spec.name);
+        }
+    }
 }

