@@ -202,7 +202,10 @@ fn pace(work: &Work, schedule: Schedule) {
         }
         let due = std::iter::from_fn(|| schedule.next_if(|at| *at <= now));
         let turned_away = line.join(due);
-        work.desk().recorder.count(Verb::Claim, Outcome::error(fault::BACKLOG_FULL), turned_away);
+        if turned_away > 0 {
+            let full = Outcome::error(fault::BACKLOG_FULL);
+            work.desk().recorder.count(Verb::Claim, full, turned_away);
+        }
     }
 }
 
@@ -213,13 +216,4 @@ fn line_bound(per_sec: f64) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_line_is_bounded_whatever_the_rate() {
-        assert_eq!(line_bound(0.1), SHORTEST_LINE);
-        assert_eq!(line_bound(2_000.0), 20_000);
-        assert_eq!(line_bound(1e30), LONGEST_LINE);
-    }
-}
+mod tests;

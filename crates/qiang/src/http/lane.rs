@@ -111,7 +111,7 @@ pub(super) async fn serve(
                 if left.is_zero() {
                     return None;
                 }
-                timer.as_mut().reset(tokio::time::Instant::now() + left);
+                timer.set(tokio::time::sleep(left));
             }
         }
     }

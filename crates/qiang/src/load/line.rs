@@ -10,10 +10,16 @@ use tokio::sync::{Semaphore, TryAcquireError};
 /// The planned times of those who wait, first come, first served.
 #[derive(Debug)]
 pub(crate) struct Line {
-    waiting: Mutex<VecDeque<Duration>>,
+    waiting: Mutex<Waiting>,
     /// As many permits as there are waiting, or fewer for the moment between joining and telling.
     told: Semaphore,
     bound: usize,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    arrivals: VecDeque<Duration>,
+    closed: bool,
 }
 
 impl Line {
@@ -21,13 +27,16 @@ impl Line {
         Self { waiting: Mutex::default(), told: Semaphore::new(0), bound }
     }
 
-    /// Lets these join; how many found no place.
+    /// Lets these join; how many found no place. Behind the end nobody arrives.
     pub(crate) fn join(&self, arrivals: impl IntoIterator<Item = Duration>) -> u64 {
         let (mut joined, mut turned_away) = (0, 0);
         let mut waiting = self.waiting();
+        if waiting.closed {
+            return 0;
+        }
         for arrival in arrivals {
-            if waiting.len() < self.bound {
-                waiting.push_back(arrival);
+            if waiting.arrivals.len() < self.bound {
+                waiting.arrivals.push_back(arrival);
                 joined += 1;
             } else {
                 turned_away += 1;
@@ -43,7 +52,7 @@ impl Line {
         if let Ok(told) = self.told.acquire().await {
             told.forget();
         }
-        self.waiting().pop_front()
+        self.waiting().arrivals.pop_front()
     }
 
     /// Who is next, if there is one.
@@ -53,25 +62,26 @@ impl Line {
             Err(TryAcquireError::NoPermits) => return None,
             Err(TryAcquireError::Closed) => {}
         }
-        self.waiting().pop_front()
+        self.waiting().arrivals.pop_front()
     }
 
     /// Nobody joins any more; who waits is still served.
     pub(crate) fn close(&self) {
+        self.waiting().closed = true;
         self.told.close();
     }
 
     /// Sends everybody home who still waits, and says how many.
     pub(crate) fn clear(&self) -> u64 {
         self.close();
-        self.waiting().drain(..).len() as u64
+        self.waiting().arrivals.drain(..).len() as u64
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.waiting().len()
+        self.waiting().arrivals.len()
     }
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<Duration>> {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -104,6 +114,7 @@ mod tests {
         assert_eq!(line.next().await, Some(at(1)));
         assert_eq!(line.try_next(), Some(at(2)));
         assert_eq!(line.clear(), 1);
+        assert_eq!(line.join([at(4)]), 0);
         assert_eq!((line.next().await, line.try_next()), (None, None));
     }
 

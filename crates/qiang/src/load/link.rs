@@ -24,10 +24,13 @@ use super::work::Work;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// A connection that takes longer is not made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// So often a request is sent until its outcome counts as unknown.
-const MAX_ATTEMPTS: u32 = 8;
-/// Before the second attempt; twice as long before each further one.
+/// So often a request is sent, and so long, until its outcome counts as unknown: long enough for a
+/// server to be started again.
+const MAX_ATTEMPTS: u32 = 16;
+const GIVE_UP: Duration = Duration::from_secs(60);
+/// Half of the pause before the second attempt; pauses double up to 128 times this.
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const MAX_DOUBLINGS: u32 = 7;
 /// A connection that was idle for longer may have been closed: it is looked at before it is used.
 const IDLE: Duration = Duration::from_secs(1);
 const READ_BYTES: usize = 16 << 10;
@@ -132,7 +135,7 @@ impl<'a> Link<'a> {
     async fn send(&mut self) -> io::Result<()> {
         let attempts = self.ready.iter().map(|flight| flight.attempts).max().unwrap_or(0);
         if attempts > 0 {
-            sleep(FIRST_PAUSE * (1 << attempts.min(MAX_ATTEMPTS))).await;
+            sleep(FIRST_PAUSE * (1 << attempts.min(MAX_DOUBLINGS))).await;
         }
         let now = self.work.elapsed();
         if now.saturating_sub(self.used_at) > IDLE && self.flights.is_empty() {
@@ -190,15 +193,20 @@ impl<'a> Link<'a> {
 
     fn answered(&mut self, flight: Flight, answer: Answer) {
         if answer == Answer::Unknown {
-            self.again_or_unknown(flight);
+            self.lost(flight);
         } else {
             self.work.answered(&flight.ask, &answer, flight.planned, flight.sent);
         }
     }
 
-    fn again_or_unknown(&mut self, flight: Flight) {
+    fn lost(&mut self, flight: Flight) {
         self.work.lost(&flight.ask);
-        if flight.attempts < MAX_ATTEMPTS {
+        self.again(flight);
+    }
+
+    fn again(&mut self, flight: Flight) {
+        let since = self.work.elapsed().saturating_sub(flight.sent);
+        if flight.attempts < MAX_ATTEMPTS && since < GIVE_UP {
             self.ready.push_back(flight);
         } else {
             self.work.unknown(&flight.ask, flight.planned, flight.sent);
@@ -210,10 +218,11 @@ impl<'a> Link<'a> {
         tracing::debug!(%error, "a connection of the load ended");
         self.stream = None;
         self.input.clear();
+        let unsent = std::mem::take(&mut self.ready);
         for flight in std::mem::take(&mut self.flights) {
-            self.again_or_unknown(flight);
+            self.lost(flight);
         }
-        for mut flight in std::mem::take(&mut self.ready) {
+        for mut flight in unsent {
             if flight.attempts == 0 {
                 // Never sent: nothing can have happened.
                 self.work.no_connection(&flight.ask, flight.planned);
@@ -222,11 +231,7 @@ impl<'a> Link<'a> {
             }
             // An attempt to connect is one, too.
             flight.attempts += 1;
-            if flight.attempts <= MAX_ATTEMPTS {
-                self.ready.push_back(flight);
-            } else {
-                self.work.unknown(&flight.ask, flight.planned, flight.sent);
-            }
+            self.again(flight);
         }
     }
 }

@@ -68,7 +68,11 @@ fn tiles(run: &Run) -> String {
     html.push_str(&tile(&latency(p.p99_us), "99% within (p99)"));
     html.push_str(&tile(&latency(p.p999_us), "99.9% within (p99.9)"));
     html.push_str(&tile(&amount(got.requests), "requests"));
-    html.push_str(&tile(&amount(got.errors), "errors"));
+    let errors = tile(&amount(got.errors), "errors");
+    html.push_str(&match got.errors {
+        0 => errors,
+        _ => errors.replacen("tile", "tile bad", 1),
+    });
     html.push_str("</div>\n");
     html
 }
@@ -157,15 +161,14 @@ fn shares(run: &Run) -> Chart<'_> {
     }
     let mut below: Vec<&str> = Vec::new();
     let mut curves = Vec::new();
-    let mut colours = ["c1", "c6", "c2", "c3", "c5", "c7", "c6"].into_iter();
     for (name, members) in &groups {
         let (from, mut upto) = (below.clone(), below.clone());
         upto.extend(members);
         let pieces = steps(run, |point| {
             (!point.outcomes.is_empty()).then(|| (share(point, &from), share(point, &upto)))
         });
-        let colour = if is_error(name) { "c4" } else { colours.next().unwrap_or("c6") };
-        curves.push(curve(name, colour, Kind::Area, pieces));
+        let class = if is_error(name) { "c4" } else { colour(name) };
+        curves.push(curve(name, class, Kind::Area, pieces));
         below = upto;
     }
     let tip = |point: &Point| {
@@ -193,6 +196,19 @@ fn chart<'a>(
 
 fn curve<'a>(name: &'a str, class: &str, kind: Kind, pieces: Vec<Vec<Spot>>) -> Curve<'a> {
     Curve { name, class: class.to_owned(), kind, pieces }
+}
+
+/// An outcome has the same colour in every report.
+fn colour(outcome: &str) -> &'static str {
+    match outcome {
+        "granted" => "c1",
+        "had_it_already" | "ordered" => "c2",
+        "paid" => "c3",
+        "released" => "c7",
+        "seen" => "c8",
+        "sold_out" => "c6",
+        _ => "c5",
+    }
 }
 
 /// Each slice as a step; one without a value leaves a gap.

@@ -118,8 +118,8 @@ impl View {
             stock: stock.into(),
             time: line(secs, "  time   {bar:32} {msg}"),
             left: line(stock.into(), "  stock  {bar:32} {msg}"),
-            speed: line(0, "  {msg}"),
-            ends: line(0, "  {msg}"),
+            speed: line(0, "  {wide_msg}"),
+            ends: line(0, "  {wide_msg}"),
         })
     }
 

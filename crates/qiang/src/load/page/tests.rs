@@ -140,5 +140,5 @@ fn errors_and_a_sale_that_was_not_exact_are_seen() {
     let page = sound(&bad);
     assert!(page.contains("verdict bad") && page.contains("NOT EXACT"));
     assert!(page.contains("<li><i class=\"c4\"></i>errors</li>"));
-    assert!(page.contains("others"));
+    assert!(page.contains("others") && page.contains("tile bad"));
 }
