@@ -60,14 +60,9 @@ pub(super) struct Args {
     /// A running server, like http://127.0.0.1:8080 [default: one of its own]
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// An admin's token for that server [default: made with the keys in the data folder]
-    #[arg(
-        long,
-        value_name = "TOKEN",
-        requires = "url",
-        env = "QIANG_TOKEN",
-        hide_env_values = true
-    )]
+    /// An admin's token for that server [default: $QIANG_TOKEN, or made with the keys in the data
+    /// folder]
+    #[arg(long, value_name = "TOKEN", requires = "url")]
     token: Option<String>,
     /// Tokens of buyers, from `qiang tokens --count N --out FILE` [default: made with the keys]
     #[arg(long, value_name = "FILE", requires = "url")]
@@ -146,6 +141,13 @@ pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
 }
 
 impl Args {
+    /// An admin's token that was brought along. The variable is not read by the parser: it is none
+    /// of the business of a server of its own.
+    fn token(&self) -> Option<String> {
+        let variable = || std::env::var("QIANG_TOKEN").ok().filter(|token| !token.is_empty());
+        self.url.as_ref().and_then(|_| self.token.clone().or_else(variable))
+    }
+
     /// Whether there is a server already.
     pub(super) const fn has_server(&self) -> bool {
         self.url.is_some()

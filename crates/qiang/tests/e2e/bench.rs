@@ -66,6 +66,11 @@ fn a_sellout_is_exact_and_leaves_a_report_and_nothing_else() {
     assert!(page.contains(line) && page.contains("<svg"), "{page}");
     let left = std::fs::read_dir(folder.path()).expect("readable").count();
     assert_eq!(left, 1, "its server works in a temporary folder");
+    // Variables meant for other servers are none of its business.
+    let mut strange = command(folder.path(), &["bench", "--duration", "100ms", "--quiet"]);
+    let strange = strange.env("QIANG_TOKEN", "x").env("QIANG_HTTP__LISTEN", "nonsense").output();
+    let strange = Ended::from(strange.expect("the binary runs"));
+    assert_eq!(strange.code, Some(0), "{}", strange.stderr);
 }
 
 #[test]

@@ -71,15 +71,16 @@ impl Bench {
             ensure_here(address)?;
         }
         // Tokens that were brought along need no keys.
+        let token = args.token();
         let needs_key =
-            args.token.is_none() || (args.protocol == Protocol::Http && args.tokens.is_none());
+            token.is_none() || (args.protocol == Protocol::Http && args.tokens.is_none());
         let signer = match &own {
             Some(own) => Some(Signer::of_own(own, plan.duration)?),
             None if needs_key => Some(Signer::of_config(config, plan.duration)?),
             None => None,
         };
-        let admin = match (&args.token, &signer) {
-            (Some(token), _) => token.clone(),
+        let admin = match (token, &signer) {
+            (Some(token), _) => token,
             (None, Some(signer)) => signer.admin()?,
             (None, None) => anyhow::bail!("there is no admin's token"),
         };
