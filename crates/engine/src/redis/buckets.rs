@@ -28,8 +28,9 @@ const MAX_LOOKS: usize = 64;
 /// Another node wants the same: whoever waits longer lets the other one have it. Who that is differs
 /// from look to look, so that no two nodes wait alike for long.
 fn pause(look: usize, node: u64) -> Duration {
-    let mixed = node.wrapping_add(look as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-    Duration::from_millis(look as u64 * (1 + mixed % 4))
+    let mixed = node ^ (look as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    Duration::from_millis(look as u64 * (1 + (mixed >> 32) % 4))
 }
 
 /// Whether a claim has a number of the bucket in which its buyer's quota is counted, as every claim
