@@ -138,6 +138,13 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// An admin's token that was brought along for a server that runs elsewhere. The variable is not
+/// read by the parser: without a URL it is nobody's business, and no mistake either.
+fn token_for(url: Option<&str>, given: Option<&str>) -> Option<String> {
+    let variable = || std::env::var("QIANG_TOKEN").ok().filter(|token| !token.is_empty());
+    url.and_then(|_| given.map(str::to_owned).or_else(variable))
+}
+
 /// The threads a command works with.
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();

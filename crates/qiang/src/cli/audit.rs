@@ -41,14 +41,9 @@ pub(super) struct Args {
     /// A running server, like http://127.0.0.1:8080
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// An admin's token for that server [default: made with the keys in the data folder]
-    #[arg(
-        long,
-        value_name = "TOKEN",
-        requires = "url",
-        env = "QIANG_TOKEN",
-        hide_env_values = true
-    )]
+    /// An admin's token for that server [default: $QIANG_TOKEN, or made with the keys in the data
+    /// folder]
+    #[arg(long, value_name = "TOKEN", requires = "url")]
     token: Option<String>,
     /// Write the engine's word into the records wherever they differ
     #[arg(long)]
@@ -110,8 +105,8 @@ async fn look(args: &Args, config: &Config) -> anyhow::Result<Report> {
 }
 
 async fn online(mut client: Client, args: &Args, config: &Config) -> anyhow::Result<Report> {
-    let token = match &args.token {
-        Some(token) => token.clone(),
+    let token = match super::token_for(args.url.as_deref(), args.token.as_deref()) {
+        Some(token) => token,
         None => {
             let now = SystemClock.now();
             let who = Principal {

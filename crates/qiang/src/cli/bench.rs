@@ -141,11 +141,9 @@ pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
 }
 
 impl Args {
-    /// An admin's token that was brought along. The variable is not read by the parser: it is none
-    /// of the business of a server of its own.
+    /// An admin's token that was brought along.
     fn token(&self) -> Option<String> {
-        let variable = || std::env::var("QIANG_TOKEN").ok().filter(|token| !token.is_empty());
-        self.url.as_ref().and_then(|_| self.token.clone().or_else(variable))
+        super::token_for(self.url.as_deref(), self.token.as_deref())
     }
 
     /// Whether there is a server already.
