@@ -90,6 +90,8 @@ pub enum Shown {
     Hidden,
     /// A secret that was not; it comes from the secrets file.
     Generated,
+    /// A secret that was not, so there is none.
+    Absent,
 }
 
 /// What is wrong with a value, and what to do about it.
@@ -279,7 +281,7 @@ impl Layers {
     pub(super) fn password(&mut self, key: &'static str, min_bytes: usize) -> Option<Secret> {
         let taken = self.hidden(key, min_bytes, "leave it out to have none");
         if taken.is_none() {
-            self.default(key, Shown::Plain("".into()));
+            self.default(key, Shown::Absent);
         }
         taken
     }
