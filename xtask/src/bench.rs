@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: qiang and its peers, measured in one run on one machine.
+//! `cargo xtask bench`: qiang and its peers, measured in one run on one machine. `bench all` also
+//! measures qiang on other servers, and writes the page.
 //!
 //! The benchmarks print figures as JSON lines; this gathers them, measures Redis with the
 //! usual script, and prints one table with ratios and targets. Everything that syncs does so
@@ -17,15 +18,23 @@ use figures::Figures;
 
 mod backends;
 mod figures;
+mod footprint;
 mod goals;
+mod load;
 mod machine;
+mod page;
+mod product;
 mod redis;
+mod resp;
 mod table;
 
-const PARTS: [&str; 3] = ["engine", "http", "redis"];
+const PARTS: [&str; 6] = ["engine", "http", "redis", "resp", "load", "footprint"];
+/// What `bench all` writes.
+const PAGE: &str = "docs/BENCHMARKS.md";
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
+    all: bool,
     quick: bool,
     only: Vec<String>,
     write: Option<PathBuf>,
@@ -42,13 +51,19 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
     let scratch = empty_scratch(&root)?;
 
     let mut figures = Figures::default();
-    let mut failed = Vec::new();
+    let (mut failed, mut binary) = (Vec::new(), None);
     for part in PARTS.into_iter().filter(|part| options.wants(part)) {
         eprintln!("measuring {part} …");
         let measured = match part {
             "engine" => cargo_bench("qiang-engine", "claims", &options, &scratch, &mut figures),
             "http" => cargo_bench("qiang", "http", &options, &scratch, &mut figures),
-            _ => redis::measure(&root, &scratch, options.quick, &mut figures),
+            "redis" => redis::measure(&root, &scratch, options.quick, &mut figures),
+            "resp" => built(&root, &mut binary)
+                .and_then(|binary| resp::measure(binary, &scratch, options.quick, &mut figures)),
+            "load" => built(&root, &mut binary)
+                .and_then(|binary| load::measure(binary, &scratch, options.quick, &mut figures)),
+            _ => built(&root, &mut binary)
+                .and_then(|binary| footprint::measure(binary, &scratch, &mut figures)),
         };
         if let Err(error) = measured {
             eprintln!("{part}: {error:#}");
@@ -56,11 +71,19 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
         }
     }
 
+    let mut backends = String::new();
+    if options.all {
+        let args = if options.quick { vec!["--quick"] } else { Vec::new() };
+        let (said, missed) = backends::measure(&[], &args, &scratch);
+        backends = said;
+        failed.extend(missed);
+    }
+
     let table = table::render(&goals::rows(&figures));
-    println!("{table}");
+    println!("{table}\n{backends}");
     if let Some(file) = &options.write {
-        let page = machine::page(&table, options.quick)?;
-        fs::write(root.join(file), page).with_context(|| format!("cannot write {file:?}"))?;
+        let measured = machine::measured(&table, &backends, &options.command())?;
+        page::write(&root.join(file), &measured)?;
         eprintln!("wrote {}", file.display());
     }
     if failed.is_empty() {
@@ -69,6 +92,14 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
     }
     println!("FAILED: {}, after {clock}", failed.join(", "));
     Ok(ExitCode::FAILURE)
+}
+
+/// The product's binary, built when it is first needed.
+fn built<'a>(root: &Path, binary: &'a mut Option<PathBuf>) -> Result<&'a Path> {
+    match binary {
+        Some(binary) => Ok(binary),
+        None => Ok(binary.insert(product::build(root)?)),
+    }
 }
 
 /// A folder on the disk of the build; what an interrupted run left there goes.
@@ -82,6 +113,13 @@ fn empty_scratch(root: &Path) -> Result<PathBuf> {
 }
 
 impl Options {
+    /// What was typed, or would have been.
+    fn command(&self) -> String {
+        let words = [(self.all, " all"), (self.quick, " --quick")];
+        let words = words.iter().filter(|(said, _)| *said).map(|(_, word)| *word);
+        format!("cargo xtask bench{}", words.collect::<String>())
+    }
+
     fn wants(&self, part: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only == part)
     }
@@ -92,6 +130,10 @@ fn parse(args: &[String]) -> Result<Options> {
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
+            "all" => {
+                options.all = true;
+                options.write.get_or_insert_with(|| PAGE.into());
+            }
             "--quick" => options.quick = true,
             "--only" => match args.next() {
                 Some(part) if PARTS.contains(&part.as_str()) => options.only.push(part.clone()),
@@ -141,6 +183,9 @@ mod tests {
         let all = options("--quick --only redis --only http --write docs/B.md").unwrap();
         assert!(all.quick && all.wants("redis") && all.wants("http") && !all.wants("engine"));
         assert_eq!(all.write, Some("docs/B.md".into()));
+        let page = options("all --quick").unwrap();
+        assert!(page.all && page.wants("resp") && page.write == Some(super::PAGE.into()));
+        assert_eq!(page.command(), "cargo xtask bench all --quick");
         assert!(options("").unwrap().wants("engine"));
         for bad in ["--only mysql", "--only", "--write", "--fast"] {
             assert!(options(bad).is_err(), "{bad}");

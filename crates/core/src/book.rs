@@ -9,10 +9,8 @@ use std::collections::{BinaryHeap, HashMap};
 
 use foldhash::fast::FixedState;
 
-use crate::decide::{self, Decision};
 use crate::{
-    Claim, ClaimId, Command, Event, Outcome, PayRequest, Pool, PoolId, PoolView, Refusal, Reply,
-    Settlement, Timestamp,
+    Claim, ClaimId, Command, Event, PaymentId, Pool, PoolId, Pools, Reply, Timestamp, decide,
 };
 
 /// Every pool there is, with the deadlines of their claims.
@@ -71,34 +69,7 @@ impl Book {
         log: &mut impl FnMut(&Event),
     ) -> Reply {
         assert!(self.next_due().is_none_or(|due| due > now), "overdue claims come first");
-        match command {
-            Command::Open { pool, terms } => {
-                let decision = match self.pool(*pool) {
-                    Some(pool) => decide::open(pool, terms),
-                    None => Decision::Commit(decide::opening(*pool, terms, now)),
-                };
-                Reply::Pool(self.carry_out(decision, log, view_of))
-            }
-            Command::Restock { pool, units, request } => {
-                self.on_pool(*pool, log, |pool| decide::restock(pool, units.get(), request, now))
-            }
-            Command::Close { pool } => self.on_pool(*pool, log, |pool| decide::close(pool, now)),
-            Command::Clear { pool } => self.on_pool(*pool, log, |pool| decide::clear(pool, now)),
-            Command::Claim(wish) => {
-                let decision = match self.pool(wish.pool) {
-                    Some(pool) => decide::claim(pool, wish, now),
-                    None => Decision::Refuse(Refusal::NoSuchPool),
-                };
-                Reply::Claim(self.carry_out(decision, log, claim_of))
-            }
-            Command::Order { claim, by } => self
-                .on_claim(*claim, log, |pool| decide::order(pool, claim.number, by.as_ref(), now)),
-            Command::Release { claim, by, reason } => self.on_claim(*claim, log, |pool| {
-                decide::release(pool, claim.number, by.as_ref(), *reason, now)
-            }),
-            Command::Pay(pay) => self.on_money(pay, log, |pool| decide::pay(pool, pay, now)),
-            Command::Refund(pay) => self.on_money(pay, log, |pool| decide::refund(pool, pay, now)),
-        }
+        crate::handle(self, command, now, log)
     }
 
     /// The earliest deadline, which may turn out not to stand any more.
@@ -218,75 +189,20 @@ impl Book {
         self.places.insert(state.id, place);
         (place, true)
     }
-
-    fn on_pool(
-        &mut self,
-        id: PoolId,
-        log: &mut impl FnMut(&Event),
-        decide: impl FnOnce(&Pool) -> Decision<PoolView>,
-    ) -> Reply {
-        let decision = self.pool(id).map_or(Decision::Refuse(Refusal::NoSuchPool), decide);
-        Reply::Pool(self.carry_out(decision, log, view_of))
-    }
-
-    fn on_claim(
-        &mut self,
-        id: ClaimId,
-        log: &mut impl FnMut(&Event),
-        decide: impl FnOnce(&Pool) -> Decision<Claim>,
-    ) -> Reply {
-        let decision = self.pool(id.pool).map_or(Decision::Refuse(Refusal::NoSuchClaim), decide);
-        Reply::Claim(self.carry_out(decision, log, claim_of))
-    }
-
-    /// A payment counts once, in whichever pool it was seen first.
-    fn on_money(
-        &mut self,
-        pay: &PayRequest,
-        log: &mut impl FnMut(&Event),
-        decide: impl FnOnce(&Pool) -> Decision<Settlement>,
-    ) -> Reply {
-        let elsewhere = |pool: &&Pool| pool.id() != pay.order.pool && pool.has_seen(&pay.payment);
-        let decision = match self.pool(pay.order.pool) {
-            None => Decision::Refuse(Refusal::NoSuchClaim),
-            Some(_) if self.pools.iter().find(elsewhere).is_some() => {
-                Decision::Refuse(Refusal::PaymentConflict)
-            }
-            Some(pool) => decide(pool),
-        };
-        Reply::Settlement(self.carry_out(decision, log, |_, event| match event {
-            Event::Claim(paid) => decide::settlement(paid),
-            Event::Refund(refund) => Settlement::RefundDue(refund),
-            Event::Pool(_) => unreachable!("money changes no pool as a whole"),
-        }))
-    }
-
-    fn carry_out<T>(
-        &mut self,
-        decision: Decision<T>,
-        log: &mut impl FnMut(&Event),
-        done: impl FnOnce(&Self, Event) -> T,
-    ) -> Outcome<T> {
-        match decision {
-            Decision::Commit(event) => {
-                self.apply(&event);
-                log(&event);
-                Outcome::Done(done(self, event))
-            }
-            Decision::Repeat(value) => Outcome::Replayed(value),
-            Decision::Refuse(refusal) => Outcome::Refused(refusal),
-        }
-    }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "every outcome is made of its event")]
-fn view_of(book: &Book, event: Event) -> PoolView {
-    book.pool(event.pool()).expect("it was just applied").view()
-}
+impl Pools for Book {
+    type Pool = Pool;
 
-fn claim_of(_: &Book, event: Event) -> Claim {
-    match event {
-        Event::Claim(claim) => claim,
-        Event::Pool(_) | Event::Refund(_) => unreachable!("a claim's command changes a claim"),
+    fn pool(&self, id: PoolId) -> Option<&Pool> {
+        Book::pool(self, id)
+    }
+
+    fn is_elsewhere(&self, payment: &PaymentId, pool: PoolId) -> bool {
+        self.pools.iter().any(|other| other.id() != pool && other.has_seen(payment))
+    }
+
+    fn apply(&mut self, event: &Event) {
+        Book::apply(self, event);
     }
 }

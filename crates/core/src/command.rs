@@ -123,6 +123,47 @@ pub enum Reply {
     Settlement(Outcome<Settlement>),
 }
 
+impl Reply {
+    /// The answer to a command about a pool as a whole.
+    ///
+    /// # Panics
+    ///
+    /// When another kind of command was answered.
+    #[must_use]
+    pub fn into_pool(self) -> Outcome<PoolView> {
+        match self {
+            Self::Pool(outcome) => outcome,
+            other => unreachable!("asked about a pool, answered {other:?}"),
+        }
+    }
+
+    /// The answer to a command about a claim.
+    ///
+    /// # Panics
+    ///
+    /// When another kind of command was answered.
+    #[must_use]
+    pub fn into_claim(self) -> Outcome<Claim> {
+        match self {
+            Self::Claim(outcome) => outcome,
+            other => unreachable!("asked about a claim, answered {other:?}"),
+        }
+    }
+
+    /// The answer to a command about money.
+    ///
+    /// # Panics
+    ///
+    /// When another kind of command was answered.
+    #[must_use]
+    pub fn into_settlement(self) -> Outcome<Settlement> {
+        match self {
+            Self::Settlement(outcome) => outcome,
+            other => unreachable!("asked about money, answered {other:?}"),
+        }
+    }
+}
+
 /// What became of a payment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settlement {

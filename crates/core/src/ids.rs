@@ -114,7 +114,13 @@ macro_rules! text_id {
                 if text.len() > Self::MAX_LEN {
                     return Err(BadId::TooLong { len: text.len(), max: Self::MAX_LEN });
                 }
-                if text.chars().any(char::is_control) {
+                // Nearly all are ASCII, which is looked through faster.
+                let has_control = if text.is_ascii() {
+                    text.bytes().any(|byte| byte.is_ascii_control())
+                } else {
+                    text.chars().any(char::is_control)
+                };
+                if has_control {
                     return Err(BadId::ControlCharacter);
                 }
                 Ok(Self(SmolStr::new(text)))

@@ -79,6 +79,10 @@ struct Round {
     /// says the same on a busy machine.
     server_us: f64,
     client_us: f64,
+    /// Memory of the server for a claim, in bytes: what stays, and what the log holds until it was
+    /// read.
+    kept: f64,
+    logged: f64,
 }
 
 struct Bench {
@@ -182,6 +186,7 @@ impl Bench {
 
     async fn script(&self, contender: Contender, callers: usize, count: u64) -> Result<Round> {
         let peer = Peer::new(self, count).await?;
+        let memory = self.memory().await?;
         let connections = if contender == Contender::Script { 1 } else { callers };
         let mut lines = Vec::new();
         for _ in 0..connections {
@@ -199,7 +204,8 @@ impl Bench {
         });
         let timed = timed.await?;
         peer.check(self, count).await?;
-        Ok(timed.round(count, count))
+        let kept = self.memory().await? - memory;
+        Ok(timed.round(count, count, [kept, 0.0]))
     }
 
     async fn engine(&self, contender: Contender, callers: usize, count: u64) -> Result<Round> {
@@ -210,6 +216,7 @@ impl Bench {
         let engine = self.open().await?;
         let pool = sale(&engine, 1, u32::try_from(count)? + 1, flow).await?;
         let before = engine.stats().batches.load(Ordering::Relaxed);
+        let memory = self.memory().await?;
         let asked = engine.clone();
         let timed = self.crowd(callers, count, move |_, user| {
             let wish = wish(pool, user, contender == Contender::OrderWithRequest);
@@ -224,7 +231,11 @@ impl Bench {
         let timed = timed.await?;
         let calls = engine.stats().batches.load(Ordering::Relaxed) - before;
         self.check(&engine, pool, count).await?;
-        Ok(timed.round(count, calls))
+        let full = self.memory().await?;
+        let partition = engine.partitions_of(pool, 1)[0];
+        engine.trim(partition, engine.known(partition)).await?;
+        let trimmed = self.memory().await?;
+        Ok(timed.round(count, calls, [trimmed - memory, full - trimmed]))
     }
 
     /// Every claim is in the pool, in its own record, and in the log.
@@ -235,7 +246,12 @@ impl Bench {
             let key = format!("{PREFIX}:{{p{partition}}}:{what}:{pool}/0");
             cmd("HLEN").arg(key).to_owned()
         };
-        let claims: u64 = self.ask(&held("claims")).await?;
+        let (mut claims, mut last) = (0, 0);
+        loop {
+            let page = engine.claims(pool, last, 1_000).await?;
+            let Some(end) = page.last() else { break };
+            (claims, last) = (claims + page.len() as u64, end.id.number);
+        }
         let buyers: u64 = self.ask(&held("buyers")).await?;
         let (mut logged, mut after) = (0, 0);
         loop {
@@ -271,7 +287,7 @@ impl Bench {
                     Ok(())
                 }
             });
-            scripts.push(timed.await?.round(count, count));
+            scripts.push(timed.await?.round(count, count, [0.0; 2]));
             peer.check(self, 0).await?;
 
             let engine = self.open().await?;
@@ -294,7 +310,7 @@ impl Bench {
             let late =
                 self.crowd(callers, count, move |_, user| refused(user + u64::from(FEW))).await?;
             calls += engine.stats().batches.load(Ordering::Relaxed) - before;
-            engines.push(late.round(count, 1));
+            engines.push(late.round(count, 1, [0.0; 2]));
             self.check(&engine, pool, FEW.into()).await?;
             self.ask::<()>(cmd("FLUSHALL").arg("SYNC")).await?;
         }
@@ -322,6 +338,7 @@ impl Bench {
         let batch = middle(|round| round.batch);
         let server = middle(|round| round.server_us);
         let client = middle(|round| round.client_us);
+        let (kept, logged) = (middle(|round| round.kept), middle(|round| round.logged));
         let verdict = peer.map_or(String::new(), |peer| {
             let ratio = per_sec / peer;
             let word = if ratio >= TARGET { "ok" } else { "missed" };
@@ -329,7 +346,8 @@ impl Bench {
         });
         println!(
             "appendfsync {:<7} {callers:>5} callers  {name:<20} {per_sec:>8.0} claims/s  p50 \
-             {p50:>7.2} ms  p99 {p99:>7.2} ms  {batch:>5.1} in a call  {server:>5.1} + {client:>4.1} us{verdict}",
+             {p50:>7.2} ms  p99 {p99:>7.2} ms  {batch:>5.1} in a call  {server:>5.1} + {client:>4.1} us  \
+             {kept:>4.0} + {logged:>3.0} bytes{verdict}",
             self.server,
         );
     }
@@ -403,6 +421,13 @@ impl Bench {
         Ok([server * 1e6, own_cpu_us()?])
     }
 
+    /// Memory of the server in bytes.
+    async fn memory(&self) -> Result<f64> {
+        let info: String = self.ask(cmd("INFO").arg("memory")).await?;
+        let used = info.lines().find_map(|line| line.strip_prefix("used_memory:"));
+        Ok(used.context("no used_memory")?.trim().parse()?)
+    }
+
     async fn open(&self) -> Result<Engine> {
         let place = Place::parse(&format!("{}?prefix={PREFIX}", self.url))?;
         let options = Options { place, queue: 65_536, time: Time::Server, node: 1 };
@@ -461,7 +486,7 @@ struct Timed {
 }
 
 impl Timed {
-    fn round(mut self, count: u64, calls: u64) -> Round {
+    fn round(mut self, count: u64, calls: u64, [kept, logged]: [f64; 2]) -> Round {
         self.latencies_us.sort_unstable();
         let at = |part: usize| {
             let place = (self.latencies_us.len() * part / 100).min(self.latencies_us.len() - 1);
@@ -474,6 +499,8 @@ impl Timed {
             batch: count as f64 / calls as f64,
             server_us: self.server_us / count as f64,
             client_us: self.client_us / count as f64,
+            kept: kept / count as f64,
+            logged: logged / count as f64,
         }
     }
 }

@@ -32,6 +32,7 @@ use self::codec::Encoder;
 use self::counter::Counter;
 use self::desk::{Position, Question, Replies};
 use self::journal::{Batch, Journal as _, Write};
+use crate::commands::commands;
 use crate::{
     Clock, Error, JournalError, LogReader, OpenError, Poisoned, SqliteJournal, Stats, Writer,
     WriterOptions,
@@ -102,65 +103,7 @@ impl Engine {
         Ok(Self { shared })
     }
 
-    /// Opens a pool. Asking again with the same terms gives the pool as it is.
-    pub async fn open_pool(
-        &self,
-        pool: PoolId,
-        terms: Arc<Terms>,
-    ) -> Result<Outcome<PoolView>, Error> {
-        assert_eq!(terms.check(), Ok(()), "terms are checked before they get here");
-        self.ask_pool(Command::Open { pool, terms }).await
-    }
-
-    /// Takes units for a user.
-    pub async fn claim(&self, wish: ClaimRequest) -> Result<Outcome<Claim>, Error> {
-        self.ask_claim(Command::Claim(wish)).await
-    }
-
-    /// Turns a hold into an order. A user may only touch their own; `None` is the shop itself.
-    pub async fn order(&self, claim: ClaimId, by: Option<UserId>) -> Result<Outcome<Claim>, Error> {
-        self.ask_claim(Command::Order { claim, by }).await
-    }
-
-    /// Tells that money arrived for an order.
-    pub async fn pay(&self, pay: PayRequest) -> Result<Outcome<Settlement>, Error> {
-        self.ask_money(Command::Pay(pay)).await
-    }
-
-    /// Owes back a payment that came for a cleared pool.
-    pub async fn refund(&self, pay: PayRequest) -> Result<Outcome<Settlement>, Error> {
-        self.ask_money(Command::Refund(pay)).await
-    }
-
-    /// Gives units and quota back.
-    pub async fn release(
-        &self,
-        claim: ClaimId,
-        by: Option<UserId>,
-        reason: ReleaseReason,
-    ) -> Result<Outcome<Claim>, Error> {
-        self.ask_claim(Command::Release { claim, by, reason }).await
-    }
-
-    /// Adds units to a pool.
-    pub async fn restock(
-        &self,
-        pool: PoolId,
-        units: NonZeroU32,
-        request: RequestId,
-    ) -> Result<Outcome<PoolView>, Error> {
-        self.ask_pool(Command::Restock { pool, units, request }).await
-    }
-
-    /// Ends granting.
-    pub async fn close(&self, pool: PoolId) -> Result<Outcome<PoolView>, Error> {
-        self.ask_pool(Command::Close { pool }).await
-    }
-
-    /// Drops a closed pool whose claims are all settled.
-    pub async fn clear(&self, pool: PoolId) -> Result<Outcome<PoolView>, Error> {
-        self.ask_pool(Command::Clear { pool }).await
-    }
+    commands!();
 
     /// A pool as it is now, and durable.
     pub async fn pool(&self, id: PoolId) -> Result<Option<PoolView>, Error> {
@@ -274,27 +217,6 @@ impl Engine {
         if let Some(committer) = committer.take() {
             // A panic in there was reported when it happened.
             let _ended = committer.join();
-        }
-    }
-
-    async fn ask_claim(&self, command: Command) -> Result<Outcome<Claim>, Error> {
-        match self.ask(command).await? {
-            Reply::Claim(outcome) => Ok(outcome),
-            other => unreachable!("asked about a claim, answered {other:?}"),
-        }
-    }
-
-    async fn ask_pool(&self, command: Command) -> Result<Outcome<PoolView>, Error> {
-        match self.ask(command).await? {
-            Reply::Pool(outcome) => Ok(outcome),
-            other => unreachable!("asked about a pool, answered {other:?}"),
-        }
-    }
-
-    async fn ask_money(&self, command: Command) -> Result<Outcome<Settlement>, Error> {
-        match self.ask(command).await? {
-            Reply::Settlement(outcome) => Ok(outcome),
-            other => unreachable!("asked about money, answered {other:?}"),
         }
     }
 

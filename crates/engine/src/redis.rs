@@ -52,6 +52,7 @@ static RULES: Code = Code::new(concat!(
     include_str!("redis/rules/call.lua"),
     include_str!("redis/rules/state.lua"),
     include_str!("redis/rules/claims.lua"),
+    include_str!("redis/rules/changes.lua"),
     include_str!("redis/rules/money.lua"),
     include_str!("redis/rules/pools.lua"),
     include_str!("redis/rules/buckets.lua"),
@@ -414,6 +415,11 @@ impl Engine {
         self.shared.era().known(partition)
     }
 
+    /// Tells that somebody else found a partition to be lost.
+    pub fn lose(&self, partition: u16) {
+        self.shared.era().lose_as_told(partition);
+    }
+
     /// Partitions in which nothing is decided, because their state in Redis is not the one that
     /// was there, and what is wrong with them.
     #[must_use]
@@ -551,7 +557,6 @@ impl Shared {
         for id in &due {
             let cell = self.cell(*id);
             self.ask(&cell, Ask::Tick).await?;
-            self.stats.expired.fetch_add(1, Ordering::Relaxed);
         }
         Ok(due.len())
     }

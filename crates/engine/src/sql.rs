@@ -44,6 +44,7 @@ use self::lane::{Job, Lane, Task, Waiting};
 use self::list::{Listed, MAX_ITEMS};
 use self::load::{TermsCache, id};
 use self::rows::{claim_columns, pool_columns};
+use crate::commands::commands;
 use crate::{Clock, Error, Stats, chain};
 
 pub use self::schema::OpenError;
@@ -150,65 +151,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Opens a pool. Asking again with the same terms gives the pool as it is.
-    pub async fn open_pool(
-        &self,
-        pool: PoolId,
-        terms: Arc<Terms>,
-    ) -> Result<Outcome<PoolView>, Error> {
-        assert_eq!(terms.check(), Ok(()), "terms are checked before they get here");
-        self.ask_pool(Command::Open { pool, terms }).await
-    }
-
-    /// Takes units for a user.
-    pub async fn claim(&self, wish: ClaimRequest) -> Result<Outcome<Claim>, Error> {
-        self.ask_claim(Command::Claim(wish)).await
-    }
-
-    /// Turns a hold into an order. A user may only touch their own; `None` is the shop itself.
-    pub async fn order(&self, claim: ClaimId, by: Option<UserId>) -> Result<Outcome<Claim>, Error> {
-        self.ask_claim(Command::Order { claim, by }).await
-    }
-
-    /// Tells that money arrived for an order.
-    pub async fn pay(&self, pay: PayRequest) -> Result<Outcome<Settlement>, Error> {
-        self.ask_money(Command::Pay(pay)).await
-    }
-
-    /// Owes back a payment that came for a cleared pool.
-    pub async fn refund(&self, pay: PayRequest) -> Result<Outcome<Settlement>, Error> {
-        self.ask_money(Command::Refund(pay)).await
-    }
-
-    /// Gives units and quota back.
-    pub async fn release(
-        &self,
-        claim: ClaimId,
-        by: Option<UserId>,
-        reason: ReleaseReason,
-    ) -> Result<Outcome<Claim>, Error> {
-        self.ask_claim(Command::Release { claim, by, reason }).await
-    }
-
-    /// Adds units to a pool.
-    pub async fn restock(
-        &self,
-        pool: PoolId,
-        units: NonZeroU32,
-        request: RequestId,
-    ) -> Result<Outcome<PoolView>, Error> {
-        self.ask_pool(Command::Restock { pool, units, request }).await
-    }
-
-    /// Ends granting.
-    pub async fn close(&self, pool: PoolId) -> Result<Outcome<PoolView>, Error> {
-        self.ask_pool(Command::Close { pool }).await
-    }
-
-    /// Drops a closed pool whose claims are all settled. Its rows are deleted little by little.
-    pub async fn clear(&self, pool: PoolId) -> Result<Outcome<PoolView>, Error> {
-        self.ask_pool(Command::Clear { pool }).await
-    }
+    commands!();
 
     /// A pool as it is now.
     pub async fn pool(&self, id: PoolId) -> Result<Option<PoolView>, Error> {
@@ -302,25 +245,8 @@ impl Engine {
         self.shared.ended.send_replace(true);
     }
 
-    async fn ask_claim(&self, command: Command) -> Result<Outcome<Claim>, Error> {
-        match self.shared.ask(command).await? {
-            Reply::Claim(outcome) => Ok(outcome),
-            other => unreachable!("asked about a claim, answered {other:?}"),
-        }
-    }
-
-    async fn ask_pool(&self, command: Command) -> Result<Outcome<PoolView>, Error> {
-        match self.shared.ask(command).await? {
-            Reply::Pool(outcome) => Ok(outcome),
-            other => unreachable!("asked about a pool, answered {other:?}"),
-        }
-    }
-
-    async fn ask_money(&self, command: Command) -> Result<Outcome<Settlement>, Error> {
-        match self.shared.ask(command).await? {
-            Reply::Settlement(outcome) => Ok(outcome),
-            other => unreachable!("asked about money, answered {other:?}"),
-        }
+    async fn ask(&self, command: Command) -> Result<Reply, Error> {
+        self.shared.ask(command).await
     }
 }
 

@@ -4,6 +4,7 @@
 //! one file under `cli/` with its `Args` and a `run`; this file only knows their names.
 
 mod audit;
+mod bench;
 mod config_check;
 mod demo;
 mod export;
@@ -58,6 +59,7 @@ struct Global {
 enum Command {
     Serve(serve::Args),
     Demo(demo::Args),
+    Bench(bench::Args),
     Tokens(tokens::Args),
     Audit(audit::Args),
     Migrate(migrate::Args),
@@ -114,6 +116,16 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
                 );
             }
             demo::run(args)
+        }
+        Command::Bench(args) if args.has_server() => bench::run(args, &cli.global.config()?),
+        Command::Bench(args) => {
+            if cli.global.data.is_some() || cli.global.config.is_some() {
+                anyhow::bail!(
+                    "without --url the bench works on a folder of its own: leave out --data and \
+                     --config"
+                );
+            }
+            bench::run(args, &Config::load(Sources::default())?)
         }
         Command::Audit(args) => audit::run(args, &cli.global.config()?),
         Command::Migrate(args) => migrate::run(args, &cli.global.config()?),

@@ -78,10 +78,14 @@ pub async fn attach(engine: &redis::Engine, store: &Store) -> Result<(), Error> 
         engine.set_up(name).await?;
         store.swap_setting(EPOCH, Some(&kept), &format!("{name} {READY}")).await?;
     }
-    for (partition, reached) in (0_u16..).zip(reached(engine, store, name).await?) {
+    let reached = reached(engine, store, name).await?;
+    for (partition, reached) in (0_u16..).zip(&reached) {
         engine.raise_known(partition, reached.position);
     }
     engine.set_epoch(name);
+    for (partition, _) in (0_u16..).zip(&reached).filter(|(_, reached)| reached.lost) {
+        engine.lose(partition);
+    }
     Ok(())
 }
 

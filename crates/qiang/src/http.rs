@@ -5,6 +5,7 @@ mod errors_page;
 pub mod extract;
 pub mod health;
 pub mod json_time;
+mod lane;
 pub mod problem;
 mod router;
 mod serve;

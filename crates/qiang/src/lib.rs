@@ -10,6 +10,7 @@ pub mod config;
 pub mod epochs;
 pub mod http;
 pub mod listener;
+mod load;
 pub mod metrics;
 pub mod nodes;
 pub mod orders;

@@ -142,13 +142,22 @@ pub enum Part {
     None,
 }
 
-/// Follows an engine with a store of its own until told to stop; then until its logs are empty or
-/// a batch fails.
+/// When to stop.
+#[derive(Debug, Clone)]
+pub struct Stop {
+    /// Told when the time has come.
+    pub token: CancellationToken,
+    /// What is in the logs by then is carried over for so long; the rest waits for the next start.
+    pub grace: Duration,
+}
+
+/// Follows an engine with a store of its own until told to stop; then until its logs are empty, a
+/// batch fails or the grace is over.
 pub async fn start(
     engine: Engine,
     part: Part,
     store: impl Future<Output = Result<Store, qiang_store::Error>> + Send + 'static,
-    stop: CancellationToken,
+    stop: Stop,
 ) -> Result<(Projection, JoinHandle<()>), Error> {
     if !engine.is_shared() {
         return on_own_thread(engine, part, store, stop).await;
@@ -167,7 +176,7 @@ async fn on_own_thread(
     engine: Engine,
     part: Part,
     store: impl Future<Output = Result<Store, qiang_store::Error>> + Send + 'static,
-    stop: CancellationToken,
+    stop: Stop,
 ) -> Result<(Projection, JoinHandle<()>), Error> {
     let (started, ready) = oneshot::channel();
     let (working, at_work) = oneshot::channel::<()>();
@@ -289,13 +298,9 @@ impl Projector {
         Ok(carried)
     }
 
-    /// Carries over what an engine decides until told to stop, and then until its logs are empty
-    /// or a batch fails.
-    fn follow(
-        mut self,
-        part: Part,
-        stop: CancellationToken,
-    ) -> (Projection, impl Future<Output = ()>) {
+    /// Carries over what an engine decides until told to stop, and then until its logs are empty,
+    /// a batch fails or the grace is over.
+    fn follow(mut self, part: Part, stop: Stop) -> (Projection, impl Future<Output = ()>) {
         let (reached, positions) = watch::channel(self.positions.clone());
         let shared = Arc::<Shared>::default();
         let projection = Projection { positions, shared: Arc::clone(&shared) };
@@ -307,13 +312,23 @@ impl Projector {
                 Part::All | Part::None => None,
             };
             let (mut backoff, mut looked) = (FIRST_BACKOFF, Stopwatch::start());
+            let mut told: Option<Stopwatch> = None;
             loop {
                 let wanted = shared.is_wanted(&self.positions);
                 let stepped = self.round(&part, share.as_mut(), &mut looked, wanted).await;
                 reached.send_replace(self.positions.clone());
                 shared.tell(stepped.as_ref().err().map(|error| crate::chain(error)));
-                if matches!(stepped, Ok(0) | Err(_)) && stop.is_cancelled() {
-                    break;
+                if stop.token.is_cancelled() {
+                    let told = told.get_or_insert_with(Stopwatch::start);
+                    if matches!(stepped, Ok(0) | Err(_)) {
+                        break;
+                    }
+                    if told.elapsed() >= stop.grace {
+                        let message =
+                            "the records lag behind; the rest is carried over at the next start";
+                        tracing::warn!(positions = ?self.positions, message);
+                        break;
+                    }
                 }
                 let wait = async {
                     match stepped {
@@ -331,7 +346,7 @@ impl Projector {
                 };
                 tokio::select! {
                     () = wait => {}
-                    () = stop.cancelled() => {}
+                    () = stop.token.cancelled() => {}
                 }
             }
             if let Some(mut share) = share {

@@ -122,8 +122,10 @@ impl Server {
             let config = config.clone();
             async move { open_store(&config).await }
         };
+        let stop =
+            projector::Stop { token: stop_working.clone(), grace: config.http.shutdown_grace };
         let (projection, projecting) =
-            projector::start(engine.clone(), part, own_store, stop_working.clone()).await?;
+            projector::start(engine.clone(), part, own_store, stop).await?;
         let note = running::leave_note(&config.data, doors.http.1)?;
         let roles = config.roles;
         let app = App::new(config, &secrets, clock, engine, store, projection, node).await?;
@@ -150,8 +152,7 @@ impl Server {
         let (listener, address) = doors.http;
         serving.push({
             let (app, stop) = (Arc::clone(&app), stop_serving.clone());
-            let router = http::router(Arc::clone(&app));
-            tokio::spawn(async move { http::serve(listener, router, &app.config.http, stop).await })
+            tokio::spawn(http::serve(listener, app, stop))
         });
         let mut resp_address = None;
         if let Some((listener, address, tls)) = doors.resp {

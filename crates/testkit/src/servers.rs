@@ -28,7 +28,7 @@ pub use mariadb::Mariadb;
 pub use ports::free_port;
 pub use postgres::Postgres;
 pub use program::{
-    MARIADB, MARIADB_INSTALL, Missing, NODE, NODE_REDIS, POSTGRES, Program, REDIS, REDIS_PY,
+    K6, MARIADB, MARIADB_INSTALL, Missing, NODE, NODE_REDIS, POSTGRES, Program, REDIS, REDIS_PY,
     Source, VALKEY, downloads, or_skip,
 };
 pub use redis::Redis;

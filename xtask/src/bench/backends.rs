@@ -4,8 +4,9 @@
 //! The engine on Redis, in memory and with every write synced; the records in MariaDB and
 //! PostgreSQL as they are shipped, which is durable. The benchmarks print their own results.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
 use qiang_testkit::servers::redis::{self, Durability};
@@ -21,23 +22,33 @@ const PARTS: [&str; 2] = ["engine", "store"];
 pub(super) fn run(args: &[String], scratch: &Path) -> Result<ExitCode> {
     let (only, args) = parse(args)?;
     let clock = Stopwatch::start();
-    let mut failed = Vec::new();
-    for part in PARTS.into_iter().filter(|part| only.is_empty() || only.contains(part)) {
-        let measured = match part {
-            "engine" => engine(&args, scratch),
-            _ => store(&args, scratch),
-        };
-        if let Err(error) = measured {
-            eprintln!("{part}: {error:#}");
-            failed.push(part);
-        }
-    }
+    let (_, failed) = measure(&only, &args, scratch);
     if failed.is_empty() {
         println!("measured in {clock}");
         return Ok(ExitCode::SUCCESS);
     }
     println!("FAILED: {}, after {clock}", failed.join(", "));
     Ok(ExitCode::FAILURE)
+}
+
+/// Runs the benchmarks; what they printed, and which of them failed.
+pub(super) fn measure(only: &[&str], args: &[&str], scratch: &Path) -> (String, Vec<&'static str>) {
+    let (mut said, mut failed) = (String::new(), Vec::new());
+    for part in PARTS.into_iter().filter(|part| only.is_empty() || only.contains(part)) {
+        eprintln!("measuring {part} on other servers …");
+        let measured = match part {
+            "engine" => engine(args, scratch),
+            _ => store(args, scratch),
+        };
+        match measured {
+            Ok(lines) => said.push_str(&lines),
+            Err(error) => {
+                eprintln!("{part}: {error:#}");
+                failed.push(part);
+            }
+        }
+    }
+    (said, failed)
 }
 
 fn parse(args: &[String]) -> Result<(Vec<&str>, Vec<&str>)> {
@@ -56,19 +67,19 @@ fn parse(args: &[String]) -> Result<(Vec<&str>, Vec<&str>)> {
     Ok((only, rest))
 }
 
-fn engine(args: &[&str], scratch: &Path) -> Result<()> {
+fn engine(args: &[&str], scratch: &Path) -> Result<String> {
     install([REDIS]);
     let start = |durability| {
         let base = scratch.to_owned();
         or_skip("Redis", Redis::start(&redis::Options { durability, base, ..Default::default() }))
     };
-    let Some(memory) = start(Durability::None)? else { return Ok(()) };
-    let Some(synced) = start(Durability::Always)? else { return Ok(()) };
+    let Some(memory) = start(Durability::None)? else { return Ok(String::new()) };
+    let Some(synced) = start(Durability::Always)? else { return Ok(String::new()) };
     let urls = [("QIANG_BENCH_REDIS_NO", memory.url()), ("QIANG_BENCH_REDIS_ALWAYS", synced.url())];
     cargo_bench("qiang-engine", "redis", args, scratch, &urls)
 }
 
-fn store(args: &[&str], scratch: &Path) -> Result<()> {
+fn store(args: &[&str], scratch: &Path) -> Result<String> {
     install([MARIADB, MARIADB_INSTALL, POSTGRES]);
     let base = scratch.to_owned();
     let mysql = Mariadb::start(&mariadb::Options { base: base.clone(), ..Default::default() });
@@ -87,12 +98,22 @@ fn cargo_bench(
     args: &[&str],
     scratch: &Path,
     urls: &[(&str, String)],
-) -> Result<()> {
+) -> Result<String> {
     let mut command = crate::cargo()?;
     command.args(["bench", "--locked", "-p", package, "--bench", bench, "--"]).args(args);
     command.env("TMPDIR", scratch).envs(urls.iter().map(|(name, url)| (name, url)));
-    let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
-    if status.success() { Ok(()) } else { bail!("{command:?} ended with {status}") }
+    let spawned = command.stdout(Stdio::piped()).spawn();
+    let mut child = spawned.with_context(|| format!("cannot run {command:?}"))?;
+    let stdout = child.stdout.take().context("its output was piped")?;
+    let mut said = String::new();
+    for line in BufReader::new(stdout).lines() {
+        let line = line?;
+        println!("{line}");
+        said.push_str(&line);
+        said.push('\n');
+    }
+    let status = child.wait()?;
+    if status.success() { Ok(said) } else { bail!("{command:?} ended with {status}") }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What was measured: lines of JSON with a name, labels and one or more measures.
 //!
 //! `{"name":"engine_claims","in_flight":512,"per_sec":1200000}`: `per_sec`, `seconds`,
-//! `bytes_per_claim`, `journal_writes` and whatever ends in `_ms` or `_us` are measures, all
+//! `bytes_per_claim`, `journal_writes`, `mb`, `errors` and whatever ends in `_ms` or `_us` are measures, all
 //! else are labels that tell figures of one name apart.
 
 use serde_json::{Map, Value};
@@ -88,7 +88,7 @@ impl Figure {
 }
 
 fn is_measure(key: &str) -> bool {
-    ["per_sec", "seconds", "bytes_per_claim", "journal_writes"].contains(&key)
+    ["per_sec", "seconds", "bytes_per_claim", "journal_writes", "mb", "errors"].contains(&key)
         || key.ends_with("_ms")
         || key.ends_with("_us")
 }

@@ -2,8 +2,8 @@
 //!
 //! Figures known by name here: `engine_claims` and `engine_sold_out` (label `in_flight`),
 //! `engine_growth` (label `claims`: how many the pool held already), `engine_memory`,
-//! `engine_recovery` (label `claims`), `http_noop`, `http_claims`, `redis_*` (label
-//! `pipeline`). Any other figure is shown as it comes.
+//! `engine_recovery` (label `claims`), `http_noop`, `http_claims`, `http_open_loop`, `redis_*` and
+//! `resp_*` (label `pipeline`), `idle_memory`, `start_to_first_claim`, `binary`. Any other figure is shown as it comes.
 
 use serde_json::json;
 
@@ -43,7 +43,10 @@ pub(super) fn rows(figures: &Figures) -> Vec<Row> {
 fn goals(figures: &Figures) -> Vec<Goal> {
     let mut goals: Vec<Goal> =
         [512, 4096].into_iter().flat_map(|in_flight| engine(figures, in_flight)).collect();
+    goals.extend(resp(figures));
     goals.extend(http(figures));
+    goals.extend(open_loop(figures));
+    goals.extend(footprint(figures));
     goals.extend(growth(figures));
     goals
 }
@@ -79,9 +82,65 @@ fn engine(figures: &Figures, in_flight: u32) -> [Goal; 3] {
     ]
 }
 
+fn resp(figures: &Figures) -> Vec<Goal> {
+    let at = |name: &str, pipeline: u32| figures.find(name, "pipeline", &json!(pipeline));
+    let claims = |pipeline| at("resp_claims", pipeline);
+    let against = |what: &str, ours, theirs, least| {
+        Goal(vec![ratio(what.into(), ours, theirs, Bound::AtLeast(least))])
+    };
+    let p99 = |figure: Option<&Figure>| figure.and_then(|figure| figure.get("p99_ms"));
+    let slower = p99(claims(1)).zip(p99(at("redis_always", 1))).map(|(ours, theirs)| ours / theirs);
+    vec![
+        against(
+            "resp claims ÷ redis always, pipeline 64",
+            claims(64),
+            at("redis_always", 64),
+            12.0,
+        ),
+        against("resp claims ÷ redis memory, pipeline 64", claims(64), at("redis_memory", 64), 8.0),
+        against("resp claims ÷ redis always, pipeline 1", claims(1), at("redis_always", 1), 2.0),
+        Goal(vec![Way {
+            what: "p99 of resp claims ÷ of redis always, pipeline 1".into(),
+            value: slower,
+            unit: "×",
+            bound: Bound::AtMost(1.0),
+        }]),
+        against(
+            "resp sold-out refusals ÷ redis ping, pipeline 64",
+            at("resp_sold_out", 64),
+            at("redis_ping", 64),
+            0.7,
+        ),
+    ]
+}
+
+fn open_loop(figures: &Figures) -> Vec<Goal> {
+    let run = figures.named("http_open_loop").next();
+    let way = |what: &str, measure, unit, most| {
+        let value = run.and_then(|run| run.get(measure));
+        Goal(vec![Way { what: what.into(), value, unit, bound: Bound::AtMost(most) }])
+    };
+    vec![
+        way("p99 of http claims at 20,000 a second", "p99_ms", "ms", 20.0),
+        way("errors at 20,000 a second", "errors", "", 0.0),
+    ]
+}
+
+fn footprint(figures: &Figures) -> Vec<Goal> {
+    let way = |what: &str, name: &str, measure, unit, most| {
+        let value = figures.named(name).next().and_then(|figure| figure.get(measure));
+        Goal(vec![Way { what: what.into(), value, unit, bound: Bound::AtMost(most) }])
+    };
+    vec![
+        way("memory of an idle server", "idle_memory", "mb", "MB", 40.0),
+        way("start to first claim", "start_to_first_claim", "start_ms", "ms", 150.0),
+        way("size of the binary", "binary", "mb", "MB", 40.0),
+    ]
+}
+
 fn http(figures: &Figures) -> Vec<Goal> {
     let claims: Vec<&Figure> = figures.named("http_claims").collect();
-    let target = Bound::AtLeast(0.75);
+    let target = Bound::AtLeast(0.85);
     let mut goals = Vec::new();
     if claims.is_empty() {
         let what = "http claims ÷ http noop".to_owned();
@@ -187,6 +246,8 @@ fn unit_of(measure: &str) -> &str {
         "seconds" => "s",
         "bytes_per_claim" => "bytes",
         "journal_writes" => "journal writes",
+        "mb" => "MB",
+        "start_ms" | "p50_ms" | "p99_ms" => "ms",
         other => other,
     }
 }

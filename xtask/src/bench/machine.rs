@@ -1,25 +1,28 @@
-//! The page around the table: on what, with what and when it was measured.
+//! What stands around the table: on what, with what and when it was measured.
 
 use std::fs;
 use std::process::Command;
 
 use anyhow::Result;
 
-/// The whole page, as Markdown.
-pub(super) fn page(table: &str, quick: bool) -> Result<String> {
-    let command = if quick { "cargo xtask bench --quick" } else { "cargo xtask bench" };
+/// Everything measured, as Markdown.
+pub(super) fn measured(table: &str, backends: &str, command: &str) -> Result<String> {
+    let quick = command.ends_with("--quick");
     let caution = if quick { "\nA quick look, not a result: one short round each.\n" } else { "" };
+    let backends = match backends.trim() {
+        "" => String::new(),
+        said => format!("\n## On other servers\n\n```text\n{said}\n```\n"),
+    };
     let facts: Vec<String> =
         facts()?.iter().map(|(what, value)| format!("| {what} | {value} |")).collect();
     Ok(format!(
-        "# Benchmarks\n\n\
-        Written by `{command} --write`, everything in one run on one machine. Run it on yours:\n\
-        the ratios carry over, the figures do not. Whatever syncs does so on the same disk.\n\
+        "Written by `{command}`, everything in one run on one machine. Run it on yours: the\n\
+        ratios carry over, the figures do not. Whatever syncs does so on the same disk.\n\
         {caution}\n{table}\n\
         Redis runs [the usual script](../bench/seckill.lua) once for each claim, driven by\n\
         `redis-benchmark` with 64 connections and a new user for each request: `always` syncs\n\
         its append-only file before it answers, as qiang does; `no` leaves that to the kernel;\n\
-        `memory` keeps nothing.\n\n\
+        `memory` keeps nothing. `resp` is the same `redis-benchmark` against qiang.\n{backends}\n\
         ## The machine\n\n| what | |\n| --- | --- |\n{}\n",
         facts.join("\n")
     ))

@@ -20,11 +20,11 @@ const MODES: [(&str, Durability); 3] = [
     ("redis_no", Durability::Kernel),
     ("redis_memory", Durability::None),
 ];
-const PIPELINES: [u32; 2] = [1, 64];
-const CONNECTIONS: u32 = 64;
+pub(super) const PIPELINES: [u32; 2] = [1, 64];
+pub(super) const CONNECTIONS: u32 = 64;
 const STOCK: u64 = 1_000_000_000;
 /// Users are drawn from this many, so that hardly any comes twice.
-const USERS: u32 = 1_000_000_000;
+pub(super) const USERS: u32 = 1_000_000_000;
 /// Longer than any round, so that every order can be counted afterwards.
 const LONGEST_STREAM: u32 = 1_000_000;
 /// One hash tag, as a cluster would demand.
@@ -49,17 +49,56 @@ pub(super) fn measure(
             for _ in 0..rounds {
                 speeds.push(round(&script, scratch, durability, pipeline, requests)?);
             }
-            speeds.sort_by(f64::total_cmp);
-            let median = speeds[speeds.len() / 2].round();
-            let line = serde_json::json!({"name": name, "pipeline": pipeline, "per_sec": median});
-            figures.hear(&line.to_string());
+            figures.hear(&median(speeds).line(name, pipeline));
         }
+    }
+    ping(scratch, rounds, quick, figures)
+}
+
+/// What the protocol itself allows: the shortest command there is.
+fn ping(scratch: &Path, rounds: usize, quick: bool, figures: &mut Figures) -> Result<()> {
+    let options =
+        Options { durability: Durability::None, base: scratch.to_owned(), ..Default::default() };
+    let server = Redis::start(&options)?;
+    for pipeline in PIPELINES {
+        let requests = requests(pipeline, quick) * if pipeline > 1 { 8 } else { 1 };
+        let mut speeds = Vec::new();
+        for _ in 0..rounds {
+            let mut load = Command::new("redis-benchmark");
+            load.args(["-p", &server.port().to_string(), "-c", &CONNECTIONS.to_string()]);
+            load.args(["-P", &pipeline.to_string(), "-n", &requests.to_string(), "--csv", "PING"]);
+            speeds.push(speed_of(&crate::output_of(&mut load)?)?);
+        }
+        figures.hear(&median(speeds).line("redis_ping", pipeline));
     }
     Ok(())
 }
 
+/// What `redis-benchmark` measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Speed {
+    per_sec: f64,
+    p99_ms: f64,
+}
+
+impl Speed {
+    /// It as a figure.
+    pub(super) fn line(self, name: &str, pipeline: u32) -> String {
+        let Self { per_sec, p99_ms } = self;
+        let per_sec = per_sec.round();
+        serde_json::json!({"name": name, "pipeline": pipeline, "per_sec": per_sec, "p99_ms": p99_ms})
+            .to_string()
+    }
+}
+
+/// The round in the middle.
+pub(super) fn median(mut speeds: Vec<Speed>) -> Speed {
+    speeds.sort_by(|one, other| one.per_sec.total_cmp(&other.per_sec));
+    speeds[speeds.len() / 2]
+}
+
 /// Enough for some seconds at the speeds of a small machine.
-fn requests(pipeline: u32, quick: bool) -> u64 {
+pub(super) fn requests(pipeline: u32, quick: bool) -> u64 {
     match (pipeline, quick) {
         (1, false) => 100_000,
         (1, true) => 20_000,
@@ -74,7 +113,7 @@ fn round(
     durability: Durability,
     pipeline: u32,
     requests: u64,
-) -> Result<f64> {
+) -> Result<Speed> {
     let options = Options { durability, base: scratch.to_owned(), ..Default::default() };
     let server = Redis::start(&options)?;
     let text = File::open(script).with_context(|| format!("cannot open {}", script.display()))?;
@@ -86,7 +125,7 @@ fn round(
     load.args(["-P", &pipeline.to_string(), "-n", &requests.to_string()]);
     load.args(["-r", &USERS.to_string(), "--csv", "EVALSHA", sha.trim(), "4"]).args(KEYS);
     load.args(["__rand_int__", "0", "1700000000000", &LONGEST_STREAM.to_string()]);
-    let speed = requests_per_sec(&crate::output_of(&mut load)?)?;
+    let speed = speed_of(&crate::output_of(&mut load)?)?;
 
     compare_books(&server, requests)?;
     Ok(speed)
@@ -122,26 +161,33 @@ fn cli(server: &Redis) -> Command {
     command
 }
 
-/// The second column of the last line. The first repeats the command and holds no comma.
-fn requests_per_sec(csv: &str) -> Result<f64> {
-    let line = csv.lines().last().unwrap_or_default();
-    let cell = line.split("\",\"").nth(1).map(|cell| cell.trim_matches('"'));
-    match cell.and_then(|cell| cell.parse().ok()) {
-        Some(speed) => Ok(speed),
-        None => bail!("redis-benchmark printed no speed: {csv:?}"),
+/// The last line of the table it prints, by the names in the first. A cell holds no comma.
+pub(super) fn speed_of(csv: &str) -> Result<Speed> {
+    let cells = |line: &str| -> Vec<String> {
+        line.split("\",\"").map(|cell| cell.trim_matches('"').to_owned()).collect()
+    };
+    let head = cells(csv.lines().next().unwrap_or_default());
+    let last = cells(csv.lines().last().unwrap_or_default());
+    let number = |name: &str| {
+        let place = head.iter().position(|cell| cell == name)?;
+        last.get(place)?.parse().ok()
+    };
+    match (number("rps"), number("p99_latency_ms")) {
+        (Some(per_sec), Some(p99_ms)) => Ok(Speed { per_sec, p99_ms }),
+        _ => bail!("redis-benchmark printed no speed: {csv:?}"),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::requests_per_sec;
+    use super::{Speed, speed_of};
 
     #[test]
     fn the_speed_is_read_from_csv() {
-        let csv =
-            "\"test\",\"rps\",\"avg_latency_ms\"\n\"EVALSHA 68 4 {s}:a\",\"45666.97\",\"88.774\"\n";
-        assert_eq!(requests_per_sec(csv).unwrap(), 45_666.97);
-        assert!(requests_per_sec("\"test\",\"rps\"\n").is_err());
-        assert!(requests_per_sec("").is_err());
+        let csv = "\"test\",\"rps\",\"avg_latency_ms\",\"p99_latency_ms\"\n\
+                   \"EVALSHA 68 4 {s}:a\",\"45666.97\",\"88.774\",\"91.5\"\n";
+        assert_eq!(speed_of(csv).unwrap(), Speed { per_sec: 45_666.97, p99_ms: 91.5 });
+        assert!(speed_of("\"test\",\"rps\"\n").is_err());
+        assert!(speed_of("").is_err());
     }
 }

@@ -141,11 +141,13 @@ impl SqliteJournal {
                 self.complete = snapshot;
             }
             // What was replaced, or begun before a crash and never finished, goes piece by piece.
-            step.prepare_cached(
+            // The whole one between them is never walked over.
+            let mut drop_between = step.prepare_cached(
                 "DELETE FROM snapshot WHERE rowid IN
-                 (SELECT rowid FROM snapshot WHERE id < ?1 AND id <> ?2 LIMIT ?3)",
-            )?
-            .execute(params![snapshot, self.complete, TRIM_BATCHES])?;
+                 (SELECT rowid FROM snapshot WHERE id > ?1 AND id < ?2 LIMIT ?3)",
+            )?;
+            drop_between.execute(params![0, self.complete, TRIM_BATCHES])?;
+            drop_between.execute(params![self.complete, snapshot, TRIM_BATCHES])?;
         }
         if write.trim_through > 0 {
             step.prepare_cached(

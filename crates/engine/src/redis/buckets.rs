@@ -25,6 +25,13 @@ const QUICK_LOOKS: usize = 8;
 /// Looks at all buckets until two agree.
 const MAX_LOOKS: usize = 64;
 
+/// Another node wants the same: whoever waits longer lets the other one have it. Who that is differs
+/// from look to look, so that no two nodes wait alike for long.
+fn pause(look: usize, node: u64) -> Duration {
+    let mixed = node.wrapping_add(look as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    Duration::from_millis(look as u64 * (1 + mixed % 4))
+}
+
 /// Whether a claim has a number of the bucket in which its buyer's quota is counted, as every claim
 /// has that was granted here.
 #[must_use]
@@ -137,9 +144,7 @@ impl Shared {
         let mut before: Option<Vec<Standing>> = None;
         for look in 0..MAX_LOOKS {
             if look >= QUICK_LOOKS {
-                // Another node wants the same: whoever waits longer lets the other one have it.
-                let ms = look as u64 * (1 + self.node % 4);
-                tokio::time::sleep(Duration::from_millis(ms)).await;
+                tokio::time::sleep(pause(look, self.node)).await;
             }
             let all = self.standings(pool, terms.buckets).await?;
             let here = all[usize::from(own)].available;
@@ -241,5 +246,19 @@ impl Shared {
             self.finish_moves(pool, &all).await?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_LOOKS, QUICK_LOOKS, pause};
+
+    #[test]
+    fn no_two_nodes_always_wait_alike() {
+        for (one, other) in [(1, 2), (1, 5), (8, 16), (3, u64::MAX - 4)] {
+            let alike = |look: &usize| pause(*look, one) == pause(*look, other);
+            let together = (QUICK_LOOKS..MAX_LOOKS).filter(alike).count();
+            assert!(together < MAX_LOOKS / 2, "{one} and {other}: {together}");
+        }
     }
 }

@@ -178,6 +178,11 @@ pub(super) struct PartitionKeys {
 }
 
 impl PartitionKeys {
+    /// Which call of a node was the last to change something in a partition.
+    pub(super) fn node(prefix: &str, partition: u16, node: u64) -> String {
+        format!("{prefix}:{{{}}}:node:{node:x}", tag(partition))
+    }
+
     pub(super) fn new(prefix: &str, partition: u16) -> Self {
         let key = |what: &str| format!("{prefix}:{{{}}}:{what}", tag(partition));
         Self {

@@ -7,6 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::Stopwatch;
+
+/// How long a partition surely remembers what a process has changed last; in fact for a week.
+const CHANGE_KEPT: Duration = Duration::from_hours(24);
 
 /// What is known about all partitions under one epoch.
 #[derive(Debug)]
@@ -16,6 +22,11 @@ pub(super) struct Era {
     known: Box<[AtomicU64]>,
     /// For each partition how many payments were reserved there at least.
     reserved: Box<[AtomicU64]>,
+    /// For each partition a call of this process that has changed something there, and when that was
+    /// heard, in milliseconds since the beginning.
+    confirmed: Box<[AtomicU64]>,
+    confirmed_ms: Box<[AtomicU64]>,
+    begun: Stopwatch,
     /// For each partition why nothing is decided in it.
     lost: Mutex<BTreeMap<u16, String>>,
     is_lost: Box<[AtomicBool]>,
@@ -32,9 +43,15 @@ impl Era {
     pub(super) fn next(&self, name: &str) -> Self {
         let partitions =
             u16::try_from(self.known.len()).expect("partitions are counted in 16 bits");
-        let next = Self::new(name.into(), partitions, false);
+        let mut next = Self::new(name.into(), partitions, false);
         if self.name.is_empty() || *self.name == *name {
-            for (to, from) in [(&next.known, &self.known), (&next.reserved, &self.reserved)] {
+            next.begun = self.begun;
+            for (to, from) in [
+                (&next.known, &self.known),
+                (&next.reserved, &self.reserved),
+                (&next.confirmed, &self.confirmed),
+                (&next.confirmed_ms, &self.confirmed_ms),
+            ] {
                 to.iter().zip(from).for_each(|(to, from)| {
                     to.store(from.load(Ordering::Acquire), Ordering::Release);
                 });
@@ -49,6 +66,9 @@ impl Era {
             name,
             known: zeros(),
             reserved: zeros(),
+            confirmed: zeros(),
+            confirmed_ms: zeros(),
+            begun: Stopwatch::start(),
             lost: Mutex::default(),
             is_lost: (0..partitions).map(|_| AtomicBool::new(lost)).collect(),
         }
@@ -86,6 +106,22 @@ impl Era {
         self.reserved[usize::from(partition)].fetch_max(count, Ordering::AcqRel);
     }
 
+    /// A call of this process whose change a partition must remember.
+    pub(super) fn confirmed(&self, partition: u16) -> u64 {
+        let place = usize::from(partition);
+        let at = Duration::from_millis(self.confirmed_ms[place].load(Ordering::Acquire));
+        let is_kept = self.begun.elapsed().saturating_sub(at) < CHANGE_KEPT;
+        if is_kept { self.confirmed[place].load(Ordering::Acquire) } else { 0 }
+    }
+
+    pub(super) fn confirm(&self, partition: u16, call: u64) {
+        let place = usize::from(partition);
+        let at = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        if self.confirmed[place].fetch_max(call, Ordering::AcqRel) < call {
+            self.confirmed_ms[place].fetch_max(at, Ordering::AcqRel);
+        }
+    }
+
     /// Whether a partition that bears this epoch and ends there is the one of which `known` was
     /// known when it was asked. If not, it is lost.
     pub(super) fn is_right(&self, partition: u16, known: u64, epoch: &str, seq: u64) -> bool {
@@ -118,14 +154,35 @@ impl Era {
                 ),
             );
         } else {
-            let (had, name) = (self.reserved(partition), "payments");
             self.lose_for(
                 partition,
                 format!(
-                    "Redis has gone back: partition {partition} has forgotten some of {had} {name}"
+                    "Redis has gone back: partition {partition} has forgotten what this node was \
+                     told"
                 ),
             );
         }
+    }
+
+    /// The payments reserved in a partition are not those that were.
+    pub(super) fn lose_payments(&self, partition: u16, found: &str) {
+        if found == &*self.name {
+            let had = self.reserved(partition);
+            self.lose_for(
+                partition,
+                format!(
+                    "Redis has gone back: partition {partition} has forgotten some of {had} payments"
+                ),
+            );
+        } else {
+            self.lose(partition, found, 0);
+        }
+    }
+
+    /// Somebody else found out.
+    pub(super) fn lose_as_told(&self, partition: u16) {
+        let what = format!("Redis has gone back: partition {partition} has forgotten what it said");
+        self.lose_for(partition, format!("{what} to another node"));
     }
 
     fn lose_for(&self, partition: u16, what: String) {

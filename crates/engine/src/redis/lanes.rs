@@ -13,11 +13,11 @@ use qiang_core::Timestamp;
 use redis::{Pipeline, Value};
 use tokio::sync::oneshot;
 
-use super::cell::{Cell, CellId, Keys, Waiting};
+use super::cell::{Cell, CellId, Keys, PartitionKeys, Waiting};
 use super::era::Era;
 use super::link::{Failure, Kind};
 use super::pack::Packer;
-use super::wire::{self, Answer, Ask, Decided, Said};
+use super::wire::{self, Answer, Ask, Counted, Decided, Said};
 use super::{CLAIM_RULES, RULES, Shared};
 use crate::{Error, Stopwatch, chain};
 
@@ -123,16 +123,23 @@ impl Shared {
             match self.answer(&question, watch).await? {
                 Answer::Decided(decided) => {
                     era.raise_known(cell.partition, decided.seq);
+                    era.confirm(cell.partition, decided.last_change);
                     self.stats.commit.record(watch.elapsed());
                     self.stats.batches.fetch_add(1, Ordering::Relaxed);
+                    self.count(decided.counted);
                     return Ok(decided);
                 }
-                Answer::Again => {}
+                Answer::Again(counted) => self.count(counted),
                 Answer::Stale => return Err(Error::OutcomeUnknown),
                 Answer::Lost { .. } => return Err(Error::Unavailable),
             }
         }
         Err(Error::Unavailable)
+    }
+
+    fn count(&self, Counted { events, expired }: Counted) {
+        self.stats.events.fetch_add(events, Ordering::Relaxed);
+        self.stats.expired.fetch_add(expired, Ordering::Relaxed);
     }
 
     async fn answer(&self, question: &Question<'_>, asked: Stopwatch) -> Result<Answer, Error> {
@@ -187,20 +194,21 @@ impl Shared {
         let signed = |number: u64| i64::try_from(number).expect("counted from 1");
         let mut packer = Packer::default();
         packer
-            .list(7)
+            .list(8)
             .int(time.map_or(-1, Timestamp::millis))
             .text(era.name())
             .int(signed(era.known(cell.partition)))
             .int(signed(*number))
             .text(&cell.id.pool.to_string());
-        wire::pack_asks(asks, &mut packer);
-        packer.int(keep.into());
+        let own = wire::pack_asks(asks, &mut packer);
+        packer.int(keep.into()).int(signed(era.confirmed(cell.partition)));
         let lane_key = format!("{}:lane:{:x}:{lane}", cell.keys.get(Keys::POOL), self.node);
+        let node_key = PartitionKeys::node(&self.link.place().prefix, cell.partition, self.node);
         let mut keys: Vec<&str> = cell.keys.0.iter().map(String::as_str).collect();
-        keys.push(&lane_key);
+        keys.extend([&*lane_key, &*node_key]);
         let claims = asks.iter().all(|ask| matches!(ask, Ask::Claim { .. }));
         let mut cmd = if claims { &CLAIM_RULES } else { &RULES }.call(keys);
-        cmd.arg(packer.finish());
+        cmd.arg(packer.finish()).arg(own);
         let mut pipe = Pipeline::with_capacity(2);
         pipe.add_command(cmd);
         self.add_wait(&mut pipe);

@@ -1,6 +1,7 @@
 //! What lies in Redis beside the state that scripts decide on: the logs of the partitions, which
 //! pools there are, what is due, and pages of claims and refunds.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use qiang_core::{Claim, Event, PoolId, PoolState, Refund};
@@ -308,21 +309,27 @@ impl Shared {
         buckets: u32,
     ) -> Result<Vec<Claim>, Error> {
         let own = u32::from(cell.id.bucket);
-        let numbers = (after + 1..=through).filter(|number| (number - 1) % buckets == own);
-        let mut ask = cmd("HMGET");
-        ask.arg(cell.keys.get(Keys::CLAIMS));
-        let mut any = false;
-        for number in numbers {
-            ask.arg(wire::field_of(number));
-            any = true;
-        }
-        if !any {
+        let numbers: Vec<u32> =
+            (after + 1..=through).filter(|number| (number - 1) % buckets == own).collect();
+        if numbers.is_empty() {
             return Ok(Vec::new());
         }
+        let mut blocks: Vec<String> =
+            numbers.iter().map(|number| wire::block_of((number - 1) / buckets)).collect();
+        blocks.dedup();
+        let mut ask = cmd("HMGET");
+        ask.arg(cell.keys.get(Keys::CLAIMS)).arg(&blocks);
+        ask.arg(numbers.into_iter().map(wire::field_of).collect::<Vec<_>>());
         let read = self.read(cell.partition, &ask).await?;
         let found: Vec<Option<Vec<u8>>> = from_redis_value(read).unwrap_or_default();
-        let claim = |bytes: Vec<u8>| wire::read_claim(cell.id.pool, &bytes).map_err(nonsense);
-        found.into_iter().flatten().map(claim).collect()
+        let mut claims = BTreeMap::new();
+        // What lies in a field of its own is newer than what its block says.
+        for packed in found.into_iter().flatten() {
+            let some = wire::read_claims_of(cell.id.pool, &packed).map_err(nonsense)?;
+            claims.extend(some.into_iter().map(|claim| (claim.id.number, claim)));
+        }
+        let asked = |claim: &Claim| (after + 1..=through).contains(&claim.id.number);
+        Ok(claims.into_values().filter(asked).collect())
     }
 }
 
@@ -341,11 +348,13 @@ fn read_entry(entry: Value) -> Option<(u64, PoolId, Vec<u8>)> {
     };
     let id = std::str::from_utf8(&id).ok()?;
     let position = id.split_once('-')?.0.parse().ok()?;
-    let [_, Value::BulkString(pool), _, _, _, Value::BulkString(events)] =
-        <[Value; 6]>::try_from(fields).ok()?
-    else {
-        return None;
-    };
-    let pool = std::str::from_utf8(&pool).ok()?.parse().ok()?;
+    let [_, Value::BulkString(pool), _, _, parts @ ..] = &*fields else { return None };
+    // Wherever they are cut, one behind the other they are what happened.
+    let mut events = Vec::new();
+    for part in parts.iter().skip(1).step_by(2) {
+        let Value::BulkString(part) = part else { return None };
+        events.extend_from_slice(part);
+    }
+    let pool = std::str::from_utf8(pool).ok()?.parse().ok()?;
     Some((position, pool, events))
 }

@@ -4,7 +4,9 @@
 //! A payment is reserved for a pool before it is told there, under a number that rises with every
 //! new reservation (the fence). A pool that never took the payment can be made to leave it to
 //! another: it notes the fence, and turns away whoever comes with an older one. Every step can be
-//! repeated, and whoever dies in between leaves nothing that stands in the way of the next.
+//! repeated, and whoever dies in between leaves nothing that stands in the way of the next. Whoever
+//! reserved it is given time to tell it first: otherwise tellers of several pools could take it from
+//! one another for ever.
 
 use std::sync::Arc;
 
@@ -12,6 +14,7 @@ use qiang_core::{ClaimId, Outcome, PayRequest, PaymentId, PoolId, Refusal, Settl
 use redis::{Pipeline, Value};
 
 use super::cell::{CellId, Found, PartitionKeys};
+use super::lanes::Patience;
 use super::wire::{Ask, Paid, Said};
 use super::{REGISTRY, Shared};
 use crate::{Error, chain};
@@ -47,9 +50,9 @@ impl Shared {
         let id = CellId::of_claim(pool, number, terms.buckets);
         let cell = self.cell(id);
         let mut borrow = terms.buckets > 1;
-        let mut turn = None;
+        let (mut turn, mut patience) = (None, Patience::start());
         for round in 1..=MAX_ROUNDS {
-            let Some(fence) = self.reserve(&pay.payment, pool).await? else {
+            let Some(fence) = self.reserve(&pay.payment, pool, &mut patience).await? else {
                 return Ok(Outcome::Refused(Refusal::PaymentConflict));
             };
             let ask = match doing {
@@ -82,12 +85,16 @@ impl Shared {
         self: &Arc<Self>,
         payment: &PaymentId,
         pool: PoolId,
+        patience: &mut Patience,
     ) -> Result<Option<u32>, Error> {
         let mut expected = String::new();
         for _ in 0..MAX_ROUNDS {
             let owner = self.register(payment, pool, &expected).await?;
             if owner.pool == pool {
                 return Ok(Some(owner.fence));
+            }
+            if !patience.pause().await {
+                break;
             }
             if self.keeps(&owner, payment).await? {
                 return Ok(None);
@@ -143,7 +150,7 @@ impl Shared {
                 if is_replicated { Ok(owner) } else { Err(Error::Unavailable) }
             }
             ("lost", _) => {
-                era.lose(partition, &text, era.known(partition));
+                era.lose_payments(partition, &text);
                 Err(Error::Unavailable)
             }
             _ => {

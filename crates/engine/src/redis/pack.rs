@@ -47,18 +47,13 @@ impl Packer {
         self.bytes(value.as_bytes())
     }
 
+    /// How many bytes were written.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
     pub(super) fn finish(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
-    }
-
-    /// What was written.
-    pub(super) fn so_far(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// Begins anew, in the same place.
-    pub(super) fn clear(&mut self) {
-        self.bytes.clear();
     }
 
     fn tagged(&mut self, tag: u8, value: &[u8]) {

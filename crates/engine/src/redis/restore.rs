@@ -181,7 +181,7 @@ impl Engine {
                 let (next, fields): (u64, Vec<Vec<u8>>) =
                     from_redis_value(answer).unwrap_or_default();
                 for packed in fields.iter().skip(1).step_by(2) {
-                    record.claims.push(wire::read_claim(pool, packed).map_err(nonsense)?);
+                    record.claims.extend(wire::read_claims_of(pool, packed).map_err(nonsense)?);
                 }
                 cursor = next;
                 if cursor == 0 {
@@ -196,8 +196,8 @@ impl Engine {
                 record.refunds.push(wire::read_refund(pool, packed).map_err(nonsense)?);
             }
         }
-        record.claims.sort_by_key(|claim| claim.id.number);
-        // A scan may give a claim twice.
+        // A claim may lie in its block and, newer, in a field of its own; a scan may give it twice.
+        record.claims.sort_by_key(|claim| (claim.id.number, std::cmp::Reverse(claim.version)));
         record.claims.dedup_by_key(|claim| claim.id.number);
         Ok(Some(record))
     }
@@ -512,7 +512,7 @@ impl<'a> Part<'a> {
             *buyer = (claim.id.number, buyer.1 + uses);
         }
         let field = |(name, (latest, used)): (&str, (u32, u32))| {
-            (name.as_bytes().to_vec(), format!("{}:{used}", wire::field_of(latest)).into_bytes())
+            (name.as_bytes().to_vec(), wire::buyer(latest, used).into_bytes())
         };
         buyers.into_iter().map(field).collect()
     }
@@ -520,7 +520,7 @@ impl<'a> Part<'a> {
     fn requests(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         let request = |claim: &&Claim| {
             let request = claim.request.as_ref()?;
-            let field = wire::request_field(&claim.user, request).into_bytes();
+            let field = wire::request_field(&claim.user, request);
             Some((field, wire::field_of(claim.id.number).into_bytes()))
         };
         self.claims.iter().filter_map(request).collect()

@@ -19,7 +19,7 @@ use super::pack::{Packer, Result, Unpackable, Unpacker};
 use self::stored::{number_or_none, reason_number, split, state, time, time_or_none};
 pub(super) use self::stored::{
     pack_change, pack_claim, pack_paid, pack_refund, pack_refunded, read_change, read_claim,
-    read_events, read_refund,
+    read_claims_of, read_events, read_refund,
 };
 use crate::{Decoder, Encoder, Stopwatch};
 
@@ -149,8 +149,16 @@ pub(super) enum Answer {
     /// A later call of the lane was here already.
     Stale,
     /// More was overdue than one call releases.
-    Again,
+    Again(Counted),
     Decided(Decided),
+}
+
+/// What a call wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Counted {
+    pub(super) events: u64,
+    /// Claims released because their time was up.
+    pub(super) expired: u64,
 }
 
 /// What was decided, and how the cell stands after it.
@@ -168,6 +176,9 @@ pub(super) struct Decided {
     pub(super) by_identity: bool,
     pub(super) buckets: u16,
     pub(super) said: Vec<Said>,
+    /// The number of the last call of this node that changed something in the partition.
+    pub(super) last_change: u64,
+    pub(super) counted: Counted,
 }
 
 pub(super) fn encode_terms(terms: &Arc<Terms>) -> Vec<u8> {
@@ -307,24 +318,29 @@ fn groups(asks: &[Ask]) -> impl Iterator<Item = &[Ask]> {
     asks.chunk_by(|one, next| matches!((one, next), (Ask::Claim { .. }, Ask::Claim { .. })))
 }
 
-/// Packs all commands of a call.
-pub(super) fn pack_asks(asks: &[Ask], to: &mut Packer) {
+/// Packs all commands of a call, and for each list of claims what a run keeps of them.
+pub(super) fn pack_asks(asks: &[Ask], to: &mut Packer) -> Vec<Vec<u8>> {
+    let mut own = Vec::new();
     to.list(groups(asks).count());
     for group in groups(asks) {
         match group {
-            [Ask::Claim { .. }, ..] => pack_claims(group, to),
+            [Ask::Claim { .. }, ..] => own.push(pack_claims(group, to)),
             _ => group.iter().for_each(|ask| ask.pack(to)),
         }
     }
+    own
 }
 
-fn pack_claims(asks: &[Ask], to: &mut Packer) {
+fn pack_claims(asks: &[Ask], to: &mut Packer) -> Vec<u8> {
     let wishes = || {
         asks.iter().filter_map(|ask| match ask {
             Ask::Claim { wish, by } => Some((wish, *by)),
             _ => None,
         })
     };
+    let count = |wanted: bool| if wanted { asks.len() } else { 0 };
+    let with_requests = wishes().any(|(wish, _)| wish.request.is_some());
+    let several = wishes().any(|(wish, _)| wish.quantity.get() > 1);
     to.list(5).text("claims").list(asks.len());
     for (wish, by) in wishes() {
         to.text(match by {
@@ -332,48 +348,54 @@ fn pack_claims(asks: &[Ask], to: &mut Packer) {
             LimitBy::Identity => wish.identity.as_ref().map_or("", Identity::as_str),
         });
     }
-    if wishes().any(|(wish, _)| wish.request.is_some()) {
-        to.list(asks.len());
-        for (wish, _) in wishes() {
-            match &wish.request {
-                Some(request) => to.text(&request_field(&wish.user, request)),
-                None => to.text(""),
-            };
-        }
-    } else {
-        to.list(0);
+    to.list(count(with_requests));
+    for (wish, _) in wishes().take(count(with_requests)) {
+        match &wish.request {
+            Some(request) => to.bytes(&request_field(&wish.user, request)),
+            None => to.text(""),
+        };
     }
-    if wishes().any(|(wish, _)| wish.quantity.get() > 1) {
-        to.list(asks.len());
-        for (wish, _) in wishes() {
-            to.int(wish.quantity.get().into());
-        }
-    } else {
-        to.list(0);
+    to.list(count(several));
+    for (wish, _) in wishes().take(count(several)) {
+        to.int(wish.quantity.get().into());
     }
-    to.list(asks.len());
-    let mut packed = Packer::default();
+    let (mut own, mut ends) = (Packer::default(), Vec::with_capacity(4 * asks.len()));
     for (wish, by) in wishes() {
-        // An identity that nothing depends on is not kept.
         let identity = wish.identity.as_ref().filter(|_| by == LimitBy::Identity);
-        packed
-            .text(wish.user.as_str())
-            .text(identity.map_or("", Identity::as_str))
+        own.text(wish.user.as_str())
             .text(wish.request.as_ref().map_or("", RequestId::as_str))
+            .text(identity.map_or("", Identity::as_str))
             .int(wish.quantity.get().into());
-        to.bytes(packed.so_far());
-        packed.clear();
+        let end = u32::try_from(own.len()).expect("calls are bounded");
+        ends.extend(end.to_be_bytes());
     }
+    to.bytes(&ends);
+    own.finish()
 }
+
+/// Claims in a block.
+const BLOCK: u32 = 16;
 
 /// A claim's number where the script keeps something by it.
 pub(super) fn field_of(number: u32) -> String {
     format!("{number:010}")
 }
 
+/// A buyer as the script keeps them: their latest claim and, unless that is one, the units used.
+pub(super) fn buyer(latest: u32, used: u32) -> String {
+    let field = field_of(latest);
+    if used == 1 { field } else { format!("{field}:{used}") }
+}
+
+/// The block that a claim lies in, unless it lies in a field of its own; `place` is its place among
+/// the claims of its cell.
+pub(super) fn block_of(place: u32) -> String {
+    format!("b{}", place / BLOCK)
+}
+
 /// A request id where the script keeps something by it: they are a user's own.
-pub(super) fn request_field(user: &UserId, request: &RequestId) -> String {
-    format!("{user}\0{request}")
+pub(super) fn request_field(user: &UserId, request: &RequestId) -> Vec<u8> {
+    Packer::default().text(user.as_str()).text(request.as_str()).finish()
 }
 
 impl Ask {
@@ -419,7 +441,7 @@ pub(super) fn read_answer(
     match from.text()? {
         "lost" => Ok(Answer::Lost { epoch: from.text()?.into(), seq: from.number()? }),
         "stale" => Ok(Answer::Stale),
-        "again" => Ok(Answer::Again),
+        "again" => Ok(Answer::Again(read_counted(&mut from)?)),
         "ok" => {
             let (seq, now) = (from.number()?, time(&mut from)?);
             let (next_due, available) = (time_or_none(&mut from)?, from.number()?);
@@ -451,10 +473,16 @@ pub(super) fn read_answer(
                 by_identity: grants.as_ref().is_some_and(|grants| grants.by_identity),
                 buckets: grants.as_ref().map_or(1, |grants| grants.buckets),
                 said,
+                last_change: from.number()?,
+                counted: read_counted(&mut from)?,
             }))
         }
         _ => Err(Unpackable::new("an answer")),
     }
+}
+
+fn read_counted(from: &mut Unpacker<'_>) -> Result<Counted> {
+    Ok(Counted { events: from.number()?, expired: from.number()? })
 }
 
 /// What all claims granted in one call have in common.
@@ -512,7 +540,7 @@ impl Grants {
 const DONE: i64 = 0;
 const REPLAYED: i64 = 1;
 
-/// The answers to claims in a row; most are granted for the same price, and only numbered.
+/// The answers to claims in a row; most are granted for the same price, and only counted.
 fn read_claims(
     from: &mut Unpacker<'_>,
     pool: PoolId,
@@ -521,29 +549,39 @@ fn read_claims(
     to: &mut Vec<Said>,
 ) -> Result<()> {
     from.list()?;
-    let usual = Cents::new(from.int()?);
-    if from.list()? != asks.len() {
-        return Err(Unpackable::new("one reply for each claim"));
-    }
+    let (usual, mut next) = (Cents::new(from.int()?), from.number::<u32>()?);
+    let step = grants.map_or(1, |grants| u32::from(grants.buckets));
+    let granted = |wish, number, price, portion| {
+        let grants = grants.ok_or(Unpackable::new("a pool behind a grant"))?;
+        Ok(Said::Claim(Outcome::Done(grants.claim(wish, number, price, portion))))
+    };
+    let (mut left, mut in_a_row) = (from.list()?, 0_usize);
     for ask in asks {
         let Ask::Claim { wish, .. } = ask else { return Err(Unpackable::new("only claims")) };
-        let granted = |number, price, portion| {
-            let grants = grants.ok_or(Unpackable::new("a pool behind a grant"))?;
-            Ok(Outcome::Done(grants.claim(wish, number, price, portion)))
-        };
-        if !from.is_list() {
-            to.push(Said::Claim(granted(from.number()?, usual, None)?));
+        if in_a_row == 0 {
+            left = left.checked_sub(1).ok_or(Unpackable::new("one reply for each claim"))?;
+            if !from.is_list() {
+                in_a_row = from.number()?;
+            }
+        }
+        if let Some(rest) = in_a_row.checked_sub(1) {
+            to.push(granted(wish, next, usual, None)?);
+            (in_a_row, next) = (rest, next.saturating_add(step));
             continue;
         }
         from.list()?;
         to.push(match from.int()? {
             DONE => {
                 let (number, price) = (from.number()?, Cents::new(from.int()?));
-                Said::Claim(granted(number, price, number_or_none(from)?)?)
+                next = step.saturating_add(number);
+                granted(wish, number, price, number_or_none(from)?)?
             }
             REPLAYED => Said::Claim(Outcome::Replayed(read_claim(pool, from.bytes()?)?)),
             _ => read_refusal(from, pool, ask)?,
         });
+    }
+    if left + in_a_row > 0 {
+        return Err(Unpackable::new("one reply for each claim"));
     }
     Ok(())
 }

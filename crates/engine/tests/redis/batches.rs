@@ -1,16 +1,19 @@
 //! Many commands in one call, many claims in one pool, and values at the edge of what they can be.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use qiang_core::{
-    Cents, Claim, ClaimId, Flow, Identity, Outcome, PayRequest, PaymentId, PoolId, RefundReason,
-    Refusal, RequestId, Settlement, Supply, Timestamp, UserId,
+    Cents, Claim, ClaimId, ClaimRequest, Event, Flow, Identity, LimitBy, Outcome, PayRequest,
+    PaymentId, PoolId, PriceStep, RefundReason, Refusal, ReleaseReason, RequestId, Settlement,
+    Supply, Terms, Timestamp, UserId,
 };
 use qiang_engine::redis::Engine;
 use qiang_testkit::contract::{Subject as _, sale};
 use qiang_testkit::servers::shared;
 
-use crate::fixture::{claims, fresh, granted, open, pool, refused, view, wish, wish_for};
+use crate::fixture::{claims, events, fresh, granted, open, pool, refused, view, wish, wish_for};
 
 /// All at once, so that they go along in few calls.
 async fn together(engine: &Engine, id: PoolId, users: u32, units: u32) -> Vec<Claim> {
@@ -64,6 +67,90 @@ async fn a_hundred_thousand_claims_are_granted_paged_and_run_out() {
     assert!(numbers.eq(1..=CLAIMS));
     subject.set_time(Timestamp::from_millis(10)).await.expect("a clock can be set");
     assert_eq!(view(engine, id).await.available, CLAIMS);
+    let (events, expired) = (&engine.stats().events, &engine.stats().expired);
+    let counted = [events, expired].map(|count| count.load(Ordering::Relaxed));
+    // One event opened the pool.
+    assert_eq!(counted, [1 + 2 * u64::from(CLAIMS), CLAIMS.into()]);
+}
+
+/// Wishes of all kinds, some of which are refused or repeat another.
+fn mixed(id: PoolId) -> Vec<ClaimRequest> {
+    let wish = |place: u32| {
+        // Some come twice: for the same thing, and for another.
+        let user = format!("u{}", if place % 11 == 3 { place - 1 } else { place });
+        let mut wish = wish_for(id, &user, 1 + u32::from(place.is_multiple_of(7)));
+        wish.identity = Identity::new(&user).ok().filter(|_| !place.is_multiple_of(13));
+        wish.request = RequestId::new(&user).ok().filter(|_| place % 3 != 1);
+        wish
+    };
+    (0..200).map(wish).collect()
+}
+
+/// Everything that can be asked about its claims says the same.
+async fn agrees(engine: &Engine, id: PoolId, expected: &BTreeMap<u32, Claim>) {
+    let stored = claims(engine, id).await;
+    assert!(stored.iter().eq(expected.values()), "{stored:?}\n{expected:?}");
+    for claim in expected.values() {
+        assert_eq!(engine.claim_view(claim.id).await, Ok(Some(claim.clone())));
+    }
+    let record = engine.salvage(id).await.expect("it can be read").expect("it is there");
+    assert_eq!(record.claims, stored);
+    let mut logged = BTreeMap::new();
+    for event in events(engine).await {
+        let Event::Claim(claim) = event else { continue };
+        let before = logged.insert(claim.id.number, claim.clone());
+        assert_eq!(before.map_or(0, |before: Claim| before.version) + 1, claim.version);
+    }
+    assert!(logged.values().eq(&stored));
+}
+
+#[tokio::test]
+async fn what_a_crowd_was_told_is_what_is_kept() {
+    let Some(url) = shared::redis() else { return };
+    let changes: [fn(&mut Terms); 5] = [
+        |_| {},
+        |terms| terms.limit_by = LimitBy::Identity,
+        |terms| terms.buckets = 3,
+        |terms| {
+            let step = |after_sold, price| PriceStep { after_sold, price: Cents::new(price) };
+            terms.price_steps = vec![step(20, 200), step(60, 300)];
+        },
+        |terms| {
+            terms.supply = Supply::Portions((1..=150).map(Cents::new).collect());
+        },
+    ];
+    for change in changes {
+        let subject = fresh(&url).await;
+        let (engine, id) = (&subject.engine, pool(1));
+        let mut terms = sale(150, Flow::Order { pay_ms: 1_000 });
+        terms.limit_per_user = 3;
+        change(&mut terms);
+        open(engine, id, terms).await;
+        let asked = mixed(id).into_iter().map(|wish| {
+            let engine = engine.clone();
+            tokio::spawn(async move { engine.claim(wish).await.expect("it answers") })
+        });
+        let (mut told, mut replayed) = (BTreeMap::new(), Vec::new());
+        for outcome in asked.collect::<Vec<_>>() {
+            match outcome.await.expect("no panic") {
+                Outcome::Done(claim) => drop(told.insert(claim.id.number, claim)),
+                Outcome::Replayed(claim) => replayed.push(claim),
+                Outcome::Refused(_) => {}
+            }
+        }
+        assert!(told.len() > 100);
+        assert!(!replayed.is_empty());
+        replayed.iter().for_each(|claim| assert_eq!(told.get(&claim.id.number), Some(claim)));
+        agrees(engine, id, &told).await;
+        for number in told.keys().copied().step_by(5).collect::<Vec<_>>() {
+            let claim = ClaimId { pool: id, number };
+            match engine.release(claim, None, ReleaseReason::Cancelled).await {
+                Ok(Outcome::Done(claim)) => drop(told.insert(number, claim)),
+                other => panic!("it should be released: {other:?}"),
+            }
+        }
+        agrees(engine, id, &told).await;
+    }
 }
 
 #[tokio::test]
@@ -72,7 +159,7 @@ async fn ids_may_hold_any_text() {
     let subject = fresh(&url).await;
     let (engine, id) = (&subject.engine, pool(1));
     let mut terms = sale(100, Flow::Order { pay_ms: 1_000 });
-    terms.limit_by = qiang_core::LimitBy::Identity;
+    terms.limit_by = LimitBy::Identity;
     open(engine, id, terms).await;
     let long = "x".repeat(UserId::MAX_LEN);
     let names = [

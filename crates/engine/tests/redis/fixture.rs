@@ -18,7 +18,7 @@ use crate::servers;
 
 /// Logs in tests: few, so that pools meet in them.
 pub(crate) const PARTITIONS: u16 = 4;
-const EPOCH: &str = "e1";
+pub(crate) const EPOCH: &str = "e1";
 
 /// A prefix nobody else uses.
 pub(crate) fn prefix() -> String {

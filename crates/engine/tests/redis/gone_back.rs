@@ -94,6 +94,28 @@ async fn p16_an_old_dump_is_noticed_and_goes_on_after_a_repair() {
     assert_eq!(log.len(), 1);
 }
 
+/// Another node makes the log longer than it ever was before whoever was answered asks again.
+#[tokio::test]
+async fn p16_a_loss_is_noticed_although_others_went_further() {
+    let Some(server) = own(Durability::None) else { return };
+    let (url, prefix) = (server.url(), prefix());
+    let (engine, other) = (node(&url, &prefix).await, node(&url, &prefix).await);
+    let id = pool(1);
+    open(&engine, id, orders(10)).await;
+    granted(&engine, wish(id, "ann")).await;
+    granted(&other, wish(id, "bob")).await;
+    server.command(&["SAVE"]).expect("it is saved");
+    granted(&engine, wish(id, "cyd")).await;
+    server.restart().expect("it starts again");
+    // A connection that broke is made anew, whatever becomes of this claim.
+    let _broken = other.claim(wish(id, "dan")).await;
+    for user in ["eve", "fay", "gus"] {
+        granted(&other, wish(id, user)).await;
+    }
+    is_lost(&engine, id, "gone back").await;
+    assert!(other.lost().is_empty(), "it has lost nothing that it was told");
+}
+
 /// What other processes have recorded counts as seen.
 #[tokio::test]
 async fn p16_a_log_that_ends_before_what_was_recorded_is_noticed() {

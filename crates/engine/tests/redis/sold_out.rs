@@ -1,15 +1,19 @@
 //! What a node remembers of a sale with nothing left: a crowd does not reach Redis, and nobody is
 //! told anything that Redis would not say.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use qiang_core::{Claim, Outcome, PoolId, Refusal, ReleaseReason};
-use qiang_engine::redis::Engine;
+use qiang_core::{Claim, Outcome, PoolId, Refusal, ReleaseReason, Timestamp};
+use qiang_engine::ManualClock;
+use qiang_engine::redis::{Engine, Time};
 use qiang_testkit::contract;
 use qiang_testkit::servers::Redis;
 use qiang_testkit::servers::redis::Durability;
 
-use crate::fixture::{granted, node, number, open, orders, pool, prefix, refused, wish};
+use crate::fixture::{
+    EPOCH, engine_at, granted, node, number, open, orders, pool, prefix, refused, wish,
+};
 use crate::servers::{calls, own};
 
 /// How long anything here may take; far more than it does.
@@ -101,6 +105,33 @@ async fn granted_back(engine: &Engine, id: PoolId, claim: &Claim) -> Outcome<Cla
     let released = engine.release(claim.id, None, ReleaseReason::GaveUp).await;
     assert!(matches!(released, Ok(Outcome::Done(_))), "{released:?}");
     engine.claim(wish(id, &format!("back{}", number()))).await.expect("nothing fails here")
+}
+
+/// Time stands still, so that what one node remembers would be remembered for ever; then a second
+/// goes by.
+#[tokio::test]
+async fn p17_what_is_released_is_known_to_every_node_within_a_second() {
+    let Some(server) = own(Durability::None) else { return };
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(0)));
+    let (url, prefix) = (server.url(), prefix());
+    let mut nodes = Vec::new();
+    for _ in 0..3 {
+        let time = Time::Given(Arc::<ManualClock>::clone(&clock));
+        let engine = engine_at(&url, &prefix, time).await;
+        engine.set_up(EPOCH).await.expect("it can be set up");
+        engine.set_epoch(EPOCH);
+        nodes.push(engine);
+    }
+    let id = pool(1);
+    let claims = sold_out(&nodes[0], id, 1).await;
+    for (claim, node) in claims.iter().zip(&nodes[1..]) {
+        remembered(&server, node, id).await;
+        nodes[0].release(claim.id, None, ReleaseReason::GaveUp).await.expect("it answers");
+        let late = wish(id, &format!("late{}", number()));
+        assert_eq!(refused(node, late.clone()).await, Refusal::SoldOut, "it is remembered");
+        clock.advance_millis(1_000);
+        granted(node, late).await;
+    }
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use axum::http::{HeaderValue, Method, StatusCode};
 use bytes::Bytes;
 use qiang_core::UserId;
 use qiang_engine::{Clock as _, Engine, FolderLock, OpenError, SqliteJournal, SystemClock};
+use qiang_store::Store;
 use tokio_util::sync::CancellationToken;
 
 use super::output;
@@ -171,21 +172,25 @@ async fn shared(args: &Args, config: &Config) -> anyhow::Result<Report> {
             output::say(format_args!("a person has to look at this: {conflict}"));
         }
     }
+    let report = compared(args, &engine, &store).await;
+    // That Redis has lost something may show only when it is read.
     if let Some(trouble) = engine.trouble() {
         anyhow::bail!("{trouble}: run `qiang audit --repair`");
     }
+    stop.cancel();
+    engine.shut_down().await;
+    store.close().await;
+    report
+}
+
+async fn compared(args: &Args, engine: &Engine, store: &Store) -> anyhow::Result<Report> {
     let carried = Projector::new(engine.clone(), store.clone()).await?.finish().await;
     match carried.context("the records could not be brought up to date")? {
         0 => {}
         events => output::say(format_args!("{events} events were not in the records yet")),
     }
     let mending = if args.repair { Mending::Records } else { Mending::LookOnly };
-    let source = Source::At { engine: &engine, store: &store };
-    let report = audit::compare(&store, &source, None, mending).await?;
-    stop.cancel();
-    engine.shut_down().await;
-    store.close().await;
-    Ok(report)
+    Ok(audit::compare(store, &Source::At { engine, store }, None, mending).await?)
 }
 
 fn print(report: &Report) -> anyhow::Result<()> {

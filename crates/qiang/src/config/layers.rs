@@ -90,8 +90,6 @@ pub enum Shown {
     Hidden,
     /// A secret that was not; it comes from the secrets file.
     Generated,
-    /// A secret that was not, so there is none.
-    Absent,
 }
 
 /// What is wrong with a value, and what to do about it.
@@ -270,31 +268,26 @@ impl Layers {
 
     /// A key to sign with; never shown, not even when it is wrong.
     pub(super) fn secret(&mut self, key: &'static str, min_bytes: usize) -> Option<Secret> {
-        let taken = self.hidden(key, min_bytes, "leave it out to have one generated");
+        let taken =
+            self.take(key, |raw| hidden(raw, min_bytes, "leave it out to have one generated"));
         if taken.is_none() {
             self.default(key, Shown::Generated);
         }
         taken
     }
 
-    /// A password, if there is one; never shown either.
+    /// A password, or none; never shown either.
     pub(super) fn password(&mut self, key: &'static str, min_bytes: usize) -> Option<Secret> {
-        let taken = self.hidden(key, min_bytes, "leave it out to have none");
-        if taken.is_none() {
-            self.default(key, Shown::Absent);
-        }
-        taken
-    }
-
-    fn hidden(&mut self, key: &'static str, min_bytes: usize, without: &str) -> Option<Secret> {
-        self.take(key, |raw| match raw {
-            Raw::Untyped(text) | Raw::Text(text) if text.len() >= min_bytes => {
-                Ok((Secret::new(text.as_bytes()), Shown::Hidden))
+        let taken = self.take(key, |raw| match raw {
+            Raw::Untyped(text) | Raw::Text(text) if text.is_empty() => {
+                Ok((None, Shown::Plain("".into())))
             }
-            _ => Err(Wrong::new(
-                format!("is not a text of at least {min_bytes} bytes"),
-                format!("make one with `openssl rand -hex 32`, or {without}"),
-            )),
+            raw => hidden(raw, min_bytes, "leave it out to have none")
+                .map(|(secret, shown)| (Some(secret), shown)),
+        });
+        taken.unwrap_or_else(|| {
+            self.default(key, Shown::Plain("".into()));
+            None
         })
     }
 
@@ -344,5 +337,18 @@ impl Layers {
 
     fn default(&mut self, key: &'static str, value: Shown) {
         self.settings.push(Setting { key, value, origin: Origin::Default });
+    }
+}
+
+/// A text of which nothing is shown.
+fn hidden(raw: &Raw, min_bytes: usize, without: &str) -> Result<(Secret, Shown), Wrong> {
+    match raw {
+        Raw::Untyped(text) | Raw::Text(text) if text.len() >= min_bytes => {
+            Ok((Secret::new(text.as_bytes()), Shown::Hidden))
+        }
+        _ => Err(Wrong::new(
+            format!("is not a text of at least {min_bytes} bytes"),
+            format!("make one with `openssl rand -hex 32`, or {without}"),
+        )),
     }
 }

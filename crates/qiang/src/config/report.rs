@@ -49,7 +49,6 @@ impl fmt::Display for Report<'_> {
                 Shown::Plain(value) => format!("{name} = {}", toml_value(value)),
                 Shown::Hidden => format!("# {name} is set, and hidden"),
                 Shown::Generated => format!("# {name} is in the secrets file"),
-                Shown::Absent => format!("# {name} is not set"),
             };
             writeln!(f, "{line:<44} # {}", setting.origin)?;
         }
@@ -62,7 +61,6 @@ fn setting_json(setting: &Setting) -> Value {
         Shown::Plain(value) => (value.clone(), None),
         Shown::Hidden => (Value::Null, Some("set")),
         Shown::Generated => (Value::Null, Some("in the secrets file")),
-        Shown::Absent => (Value::Null, Some("not set")),
     };
     let mut json =
         Map::from_iter([("key".to_owned(), setting.key.into()), ("value".to_owned(), value)]);

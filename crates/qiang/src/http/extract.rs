@@ -70,6 +70,16 @@ impl Caller {
     }
 }
 
+impl IdempotencyKey {
+    /// What the header holds, if there is one.
+    pub fn of(value: Option<&[u8]>) -> Result<Self, Problem> {
+        let Some(value) = value else { return Ok(Self(None)) };
+        let text = std::str::from_utf8(value).ok().filter(|text| text.is_ascii());
+        let key = text.and_then(|text| RequestId::new(text).ok());
+        key.map(|key| Self(Some(key))).ok_or_else(|| Problem::new(Code::InvalidIdempotencyKey))
+    }
+}
+
 impl FromRequestParts<Arc<App>> for Caller {
     type Rejection = Problem;
 
@@ -92,9 +102,7 @@ impl FromRequestParts<Arc<App>> for IdempotencyKey {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Problem> {
-        let Some(value) = parts.headers.get(IDEMPOTENCY_KEY) else { return Ok(Self(None)) };
-        let key = value.to_str().ok().and_then(|text| RequestId::new(text).ok());
-        key.map(|key| Self(Some(key))).ok_or_else(|| Problem::new(Code::InvalidIdempotencyKey))
+        Self::of(parts.headers.get(IDEMPOTENCY_KEY).map(|value| value.as_bytes()))
     }
 }
 

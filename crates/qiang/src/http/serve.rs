@@ -1,5 +1,6 @@
 //! Connections: given time limits, and let finish at the end.
 
+use std::io::Cursor;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,25 +8,26 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::header::ALLOW;
 use axum::response::Response;
+use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tower_service::Service as _;
 
 use super::problem::{Lang, Problem};
-use crate::{config, listener};
+use super::{lane, router};
+use crate::app::App;
+use crate::listener;
 
 /// Serves until told to stop; then takes nothing new, and returns when everything accepted is
 /// answered or the grace is over.
-pub async fn serve(
-    listener: TcpListener,
-    router: Router,
-    http: &config::Http,
-    stop: CancellationToken,
-) {
+pub async fn serve(listener: TcpListener, app: Arc<App>, stop: CancellationToken) {
+    let http = &app.config.http;
+    let router = router(Arc::clone(&app));
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -36,12 +38,23 @@ pub async fn serve(
         .half_close(true);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(256);
     let connections = GracefulShutdown::new();
-    let serve = |stream| {
-        let asked = Arc::<AtomicBool>::default();
-        let connection = connection(&builder, stream, router.clone(), Arc::clone(&asked));
-        let connection = connections.watch(connection);
-        let first_request = http.header_timeout;
+    let serve = |stream: TcpStream| {
+        let (builder, router) = (builder.clone(), router.clone());
+        let watcher = connections.watcher();
+        let (app, stop) = (Arc::clone(&app), stop.child_token());
         async move {
+            let (stream, begun) = if app.config.roles.api {
+                let Some(handed_on) = lane::serve(stream, &app, &stop).await else { return };
+                handed_on
+            } else {
+                (stream, Bytes::new())
+            };
+            let asked = Arc::<AtomicBool>::default();
+            let (from, to) = stream.into_split();
+            let stream = tokio::io::join(Cursor::new(begun).chain(from), to);
+            let connection = connection(&builder, stream, router, Arc::clone(&asked));
+            let connection = watcher.watch(connection);
+            let first_request = app.config.http.header_timeout;
             let mut connection = std::pin::pin!(connection);
             // hyper times the headers once it knows the protocol; a client that never says
             // enough for that is ours to time.
@@ -60,7 +73,7 @@ pub async fn serve(
 
 fn connection(
     builder: &Builder<TokioExecutor>,
-    stream: TcpStream,
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     router: Router,
     asked: Arc<AtomicBool>,
 ) -> impl hyper_util::server::graceful::GracefulConnection<

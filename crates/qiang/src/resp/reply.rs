@@ -50,10 +50,7 @@ impl Answers {
 
     /// A number.
     pub(super) fn number(&mut self, number: i64) {
-        if number < 0 {
-            return self.line(b':', number.to_string().as_bytes());
-        }
-        self.prefixed(b':', number.unsigned_abs());
+        self.line(b':', itoa::Buffer::new().format(number).as_bytes());
     }
 
     /// A text.
@@ -154,19 +151,17 @@ impl Answers {
 
     /// `<sale>-<number>`
     fn id(&mut self, claim: ClaimId) {
-        let (mut pool, mut number) = ([0; DIGITS], [0; DIGITS]);
-        let (pool, number) =
-            (digits(claim.pool.get(), &mut pool), digits(claim.number.into(), &mut number));
+        let (mut pool, mut number) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let (pool, number) = (pool.format(claim.pool.get()), number.format(claim.number));
         self.prefixed(b'$', (pool.len() + 1 + number.len()) as u64);
-        self.bytes.extend_from_slice(pool);
+        self.bytes.extend_from_slice(pool.as_bytes());
         self.bytes.push(b'-');
-        self.line_end(number);
+        self.line_end(number.as_bytes());
     }
 
     fn prefixed(&mut self, sign: u8, number: u64) {
-        let mut text = [0; DIGITS];
         self.bytes.push(sign);
-        self.line_end(digits(number, &mut text));
+        self.line_end(itoa::Buffer::new().format(number).as_bytes());
     }
 
     fn line(&mut self, sign: u8, text: &[u8]) {
@@ -177,22 +172,6 @@ impl Answers {
     fn line_end(&mut self, text: &[u8]) {
         self.bytes.extend_from_slice(text);
         self.bytes.extend_from_slice(b"\r\n");
-    }
-}
-
-/// Enough for any number.
-const DIGITS: usize = 20;
-
-/// A number in decimal, at the end of `text`.
-fn digits(mut number: u64, text: &mut [u8; DIGITS]) -> &[u8] {
-    let mut at = DIGITS;
-    loop {
-        at -= 1;
-        text[at] = b'0' + u8::try_from(number % 10).expect("a digit");
-        number /= 10;
-        if number == 0 {
-            return &text[at..];
-        }
     }
 }
 

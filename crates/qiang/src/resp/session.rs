@@ -57,6 +57,8 @@ pub(super) struct Session {
     /// Commands read and not decided, and which of them are claims.
     batch: Vec<Command>,
     claims: Vec<bool>,
+    /// The sale named last, and how.
+    last_sale: Option<(Box<[u8]>, PoolId)>,
     /// Answers not sent.
     pub(super) answers: Answers,
     /// Whether this was the last thing said.
@@ -110,6 +112,7 @@ impl Session {
             in_transaction: false,
             batch: Vec::new(),
             claims: Vec::new(),
+            last_sale: None,
             answers: Answers::default(),
             ended: false,
         }
@@ -265,7 +268,7 @@ impl Session {
         }
     }
 
-    fn claim(&self, words: Words<'_>) -> Result<Meant, Wrong> {
+    fn claim(&mut self, words: Words<'_>) -> Result<Meant, Wrong> {
         let Some(pool) = self.sale(words) else {
             let is_current = words.is(1, CURRENT);
             let code = if is_current { Code::NoCurrentSale } else { Code::NoSuchSale };
@@ -315,9 +318,16 @@ impl Session {
     }
 
     /// The sale named by the first word behind the command; `current` is the current one.
-    fn sale(&self, words: Words<'_>) -> Option<PoolId> {
-        parsed(words.get(1))
-            .or_else(|| words.is(1, CURRENT).then(|| self.app.current_sale()).flatten())
+    fn sale(&mut self, words: Words<'_>) -> Option<PoolId> {
+        // A crowd names the same one again and again.
+        let (word, known) = (words.get(1)?, &mut self.last_sale);
+        if let Some((_, sale)) = known.as_ref().filter(|(text, _)| **text == *word) {
+            return Some(*sale);
+        }
+        match parsed(Some(word)) {
+            Some(sale) => Some(known.insert((word.into(), sale)).1),
+            None => words.is(1, CURRENT).then(|| self.app.current_sale()).flatten(),
+        }
     }
 
     async fn other(&mut self, spec: &Spec, words: Words<'_>) -> Result<(), Wrong> {

@@ -1,14 +1,15 @@
 //! Claims over HTTP: take, look, order, give up. The first is the path everybody runs at once:
 //! token, body, one question to the engine, answer.
 
+use std::fmt::Display;
 use std::num::NonZeroU32;
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use qiang_core::{Claim, ClaimId, ClaimRequest, Outcome, PoolId, ReleaseReason, Timestamp};
+use qiang_core::{Claim, ClaimId, ClaimRequest, Outcome, PoolId, ReleaseReason, Timestamp, UserId};
 use qiang_engine::Stopwatch;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::sale_id;
@@ -40,11 +41,17 @@ impl Default for NewClaim {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ClaimView {
     /// `<sale>-<number>`
-    pub claim_id: String,
+    #[serde(serialize_with = "text")]
+    #[schema(value_type = String)]
+    pub claim_id: ClaimId,
     /// The sale it takes from.
-    pub sale_id: String,
+    #[serde(serialize_with = "text")]
+    #[schema(value_type = String)]
+    pub sale_id: PoolId,
     /// Whose it is.
-    pub user_id: String,
+    #[serde(serialize_with = "text")]
+    #[schema(value_type = String)]
+    pub user_id: UserId,
     /// Its place among all claims of the sale, from 1.
     pub number: u32,
     /// Units.
@@ -55,7 +62,9 @@ pub struct ClaimView {
     #[schema(example = "ordered")]
     pub state: &'static str,
     /// Its order, once one was placed; it has the claim's own id.
-    pub order_id: Option<String>,
+    #[serde(serialize_with = "text_or_null")]
+    #[schema(value_type = Option<String>)]
+    pub order_id: Option<ClaimId>,
     /// A hold without an order is released at this time.
     #[serde(with = "json_time::option")]
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -72,19 +81,31 @@ pub struct ClaimView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release_reason: Option<&'static str>,
     /// The released claim in whose place a late payment put this one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub replaces: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text_or_null")]
+    #[schema(value_type = Option<String>)]
+    pub replaces: Option<ClaimId>,
+}
+
+/// Ids are text in JSON, written without a heap.
+fn text<S: Serializer>(id: &impl Display, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(id)
+}
+
+fn text_or_null<S: Serializer>(id: &Option<ClaimId>, to: S) -> Result<S::Ok, S::Error> {
+    match id {
+        Some(id) => to.collect_str(id),
+        None => to.serialize_none(),
+    }
 }
 
 impl From<&Claim> for ClaimView {
     fn from(claim: &Claim) -> Self {
-        let claim_id = claim.id.to_string();
-        let in_pool = |number| ClaimId { pool: claim.id.pool, number }.to_string();
+        let in_pool = |number| ClaimId { pool: claim.id.pool, number };
         Self {
-            order_id: claim.has_order().then(|| claim_id.clone()),
-            claim_id,
-            sale_id: claim.id.pool.to_string(),
-            user_id: claim.user.to_string(),
+            order_id: claim.has_order().then_some(claim.id),
+            claim_id: claim.id,
+            sale_id: claim.id.pool,
+            user_id: claim.user.clone(),
             number: claim.id.number,
             quantity: claim.quantity,
             unit_price_cents: claim.unit_price.get(),
@@ -110,7 +131,8 @@ pub async fn create(
     key: IdempotencyKey,
     OptionalJson(body): OptionalJson<NewClaim>,
 ) -> Result<impl IntoResponse, Problem> {
-    claim(&app, caller, sale_id(&id)?, key, &body).await
+    let (status, view) = claim(&app, caller, sale_id(&id)?, key, &body).await?;
+    Ok((status, axum::Json(view)))
 }
 
 /// The same under the address shops with vouchers know.
@@ -125,17 +147,18 @@ pub async fn create_for_voucher(
     key: IdempotencyKey,
     OptionalJson(body): OptionalJson<NewClaim>,
 ) -> Result<impl IntoResponse, Problem> {
-    claim(&app, caller, sale_id(&id)?, key, &body).await
+    let (status, view) = claim(&app, caller, sale_id(&id)?, key, &body).await?;
+    Ok((status, axum::Json(view)))
 }
 
 /// Takes units for the caller and counts the answer.
-pub(super) async fn claim(
+pub async fn claim(
     app: &App,
     Caller(who): Caller,
     pool: PoolId,
     IdempotencyKey(request): IdempotencyKey,
     body: &NewClaim,
-) -> Result<(StatusCode, axum::Json<ClaimView>), Problem> {
+) -> Result<(StatusCode, ClaimView), Problem> {
     let quantity = u32::try_from(body.quantity).ok().and_then(NonZeroU32::new);
     let quantity = quantity
         .ok_or_else(|| Problem::invalid_field("quantity", "must be from 1 to the sale's limit"))?;
@@ -172,7 +195,8 @@ pub async fn order(
     _: OptionalJson<Nothing>,
 ) -> Result<impl IntoResponse, Problem> {
     let id = claim_id(&id)?;
-    created(app.answer(app.engine.order(id, caller.scope())).await?)
+    let (status, view) = created(app.answer(app.engine.order(id, caller.scope())).await?)?;
+    Ok((status, axum::Json(view)))
 }
 
 /// Gives a claim up: its units go to others.
@@ -193,10 +217,10 @@ pub async fn give_up(
 }
 
 /// 201 for what happened now, 200 for what had happened before.
-fn created(outcome: Outcome<Claim>) -> Result<(StatusCode, axum::Json<ClaimView>), Problem> {
+fn created(outcome: Outcome<Claim>) -> Result<(StatusCode, ClaimView), Problem> {
     match outcome {
-        Outcome::Done(claim) => Ok((StatusCode::CREATED, axum::Json(ClaimView::from(&claim)))),
-        Outcome::Replayed(claim) => Ok((StatusCode::OK, axum::Json(ClaimView::from(&claim)))),
+        Outcome::Done(claim) => Ok((StatusCode::CREATED, ClaimView::from(&claim))),
+        Outcome::Replayed(claim) => Ok((StatusCode::OK, ClaimView::from(&claim))),
         Outcome::Refused(refusal) => Err(Problem::from(&refusal)),
     }
 }

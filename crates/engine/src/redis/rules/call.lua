@@ -5,20 +5,24 @@
 -- The rules are those of `qiang-core`, in its order; equal answers and equal events are what the
 -- contract tests demand. Every key is declared and lies in the pool's partition.
 --
--- The script is these files, one behind the other: call, state, claims, money, pools, buckets,
--- write. This one: what is asked, and whether it is to be decided at all.
+-- The script is these files, one behind the other: call, state, claims, changes, money, pools,
+-- buckets, write. This one: what is asked, and whether it is to be decided at all.
 --
 -- ARGV[1], packed: { now in ms or -1 for the server's own clock, epoch, known position,
 --                    number of the call on its lane, pool id, { command, ... },
---                    1 to keep the answer also if nothing changed }
+--                    1 to keep the answer also if nothing changed,
+--                    number of a call of this node that changed something here }
+-- ARGV[2..]: for each list of claims among the commands, what a run keeps of each of them
 -- Answers, packed: { "lost", epoch, position }   the state is not the one the caller knows
 --                  { "stale" }                   a later call of the lane was here already
---                  { "again" }                   more is overdue than one call releases
---                  { "ok", position, now, next due or -1, available, grants, { reply, ... } }
+--                  { "again", events, released } more is overdue than one call releases
+--                  { "ok", position, now, next due or -1, available, grants, { reply, ... },
+--                    number of the last call of this node that changed something here, how many
+--                    events it logged, how many claims it released because they were overdue }
 local META, LOG, POOLS, DUES, POOL, CLAIMS, BUYERS, REQUESTS, PAYMENTS, DUE, REFUNDS, HISTORY,
-    RESTOCKS, PORTIONS, RETURNED, MOVES, LANE =
+    RESTOCKS, PORTIONS, RETURNED, MOVES, LANE, NODE =
     KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10],
-    KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17]
+    KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18]
 
 -- A claim that is overdue is released before anything else is decided, so many in one call.
 local MAX_RELEASED = 512
@@ -27,6 +31,8 @@ local MAX_CHANGES = 10000
 -- An answer is kept for whoever asks again because it got lost on the way. It is no limit: a lane
 -- gives up asking long before, and what was decided stands in any case.
 local KEEP_ANSWER_MS = 600000
+-- Seven days; a node trusts it for one.
+local KEEP_CHANGE_MS = 604800000
 
 local HELD, ORDERED, PAID, RELEASED = 0, 1, 2, 3
 local HOLD_EXPIRED, PAY_EXPIRED = 3, 4
@@ -34,22 +40,32 @@ local LATE, ALREADY_PAID, AMOUNT_MISMATCH = 0, 1, 2
 local OPENED, RESTOCKED, CLOSED, CLEARED = 0, 1, 2, 3
 local DONE, REPLAYED, REFUSED = 0, 1, 2
 local FATE_PAID, FATE_REFUND, FATE_ELSEWHERE = 0, 1, 2
-local EVENT_CLAIM, EVENT_POOL, EVENT_REFUND = 1, 2, 3
+local EVENT_CLAIM, EVENT_POOL, EVENT_REFUND, EVENT_RUN = 1, 2, 3, 4
+-- Claims in a block.
+local BLOCK = 16
 
--- A claim: kind, number, user, identity, request, quantity, price, portion, state, version,
+-- A claim: kind, number, user, request, identity, quantity, price, portion, state, version,
 -- created, changed, hold until, pay by, payment, replaces, reason, replaced by (not an event's).
-local C_NUMBER, C_USER, C_IDENTITY, C_REQUEST, C_QUANTITY, C_PRICE, C_PORTION, C_STATE, C_VERSION,
+local C_NUMBER, C_USER, C_REQUEST, C_IDENTITY, C_QUANTITY, C_PRICE, C_PORTION, C_STATE, C_VERSION,
     C_CREATED, C_CHANGED, C_HOLD, C_PAY_BY, C_PAYMENT, C_REPLACES, C_REASON, C_REPLACED =
     2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18
+-- Fresh claims, all alike, numbered one behind the other: kind, first number, from one number to the
+-- next, price, portion, state, created, hold until, pay by, and of each its user, request, identity
+-- and quantity, packed, in one text.
+local R_FIRST, R_STEP, R_PRICE, R_PORTION, R_STATE, R_CREATED, R_HOLD, R_PAY_BY, R_OWN =
+    2, 3, 4, 5, 6, 7, 8, 9, 10
 
 local pack, unpack_value = cmsgpack.pack, cmsgpack.unpack
 local call = unpack_value(ARGV[1])
-local now, epoch, known, number, pool_id, commands, keep =
-    call[1], call[2], call[3], call[4], call[5], call[6], call[7] == 1
+local now, epoch, known, number, pool_id, commands, keep, confirmed =
+    call[1], call[2], call[3], call[4], call[5], call[6], call[7] == 1, call[8]
 
 local meta = redis.call('HMGET', META, 'epoch', 'seq', 'at')
 local seq = tonumber(meta[2] or '0')
-if meta[1] ~= epoch or seq < known then
+-- A position does not tell when a state went back and others made it longer again; what a node has
+-- changed, only that node changes.
+local last_change = tonumber(redis.call('GET', NODE) or '0')
+if meta[1] ~= epoch or seq < known or last_change < confirmed then
     return pack({ 'lost', meta[1] or '', seq })
 end
 local answered = redis.call('GET', LANE)

@@ -1,7 +1,7 @@
--- Claims: who gets units, at what price, and how they come back.
+-- Claims: who gets units, and at what price.
 
--- A packed claim up to its number: a list of 17, of which this is the first.
-local CLAIM_HEAD = '\220\0\17' .. char(EVENT_CLAIM)
+-- A packed run begins with these: a list of 10, of which this is the first.
+local RUN_HEAD = '\154' .. char(EVENT_RUN)
 
 local function price_at(available)
     local price, sold = rules.price, state.share - available
@@ -24,19 +24,6 @@ local function check_limit(latest, had, quantity)
     end
 end
 
-local function find(n, by)
-    if not state then
-        return nil, { REFUSED, 'no_such_claim' }
-    elseif state.cleared == 1 then
-        return nil, { REFUSED, 'cleared' }
-    end
-    local claim = claim_of(n)
-    if not claim or (by ~= '' and claim[C_USER] ~= by) then
-        return nil, { REFUSED, 'no_such_claim' }
-    end
-    return claim
-end
-
 -- What every claim is told whatever it asks for, unless it was granted before.
 local function barred()
     if now < rules.opens then
@@ -54,142 +41,187 @@ local function repeat_claim(n, quantity)
     return { REFUSED, 'request_conflict' }
 end
 
--- Claims, one after the other, in lists: whose quota each of them uses, '' if nobody's; a field for
--- its request, '' if none, or no such list; its units, or no such list if all want one; and user,
--- identity, request and units of each, packed.
+-- Where the `i`th ends, of which four bytes tell.
+local function end_of(ends, i)
+    return i == 0 and 0 or struct.unpack('>I4', ends, i * 4 - 3)
+end
+
+-- What those picked say of themselves, one behind the other. Whatever becomes a text here costs by
+-- the byte, so most are cut out of what came as it is.
+local function own_of(own, ends, picked, from, to)
+    local first, last = picked[from], picked[to]
+    if last - first == to - from then
+        local start, through = end_of(ends, first - 1) + 1, end_of(ends, last)
+        return start == 1 and through == #own and own or sub(own, start, through)
+    end
+    local parts = {}
+    for i = from, to do
+        parts[#parts + 1] = sub(own, end_of(ends, picked[i] - 1) + 1, end_of(ends, picked[i]))
+    end
+    return table.concat(parts)
+end
+
+-- How a packed run begins, up to the text that ends it.
+local function run_head(first, alike, own)
+    return RUN_HEAD .. pack(first) .. alike .. struct.pack('>BI4', 219, #own)
+end
+
+-- Keeps and logs those picked as a run that begins with this number. `alike` is what they share,
+-- packed.
+local function grant(own, ends, picked, first, alike)
+    local count, step, last, i = #picked, rules.buckets, #granted, 1
+    local place = (first - 1 - rules.bucket) / step
+    while i <= count do
+        local n, through = first + (i - 1) * step, i
+        local field = nil
+        if (place + i - 1) % BLOCK == 0 and i + BLOCK - 1 <= count then
+            field, through = block_of(n), i + BLOCK - 1
+        else
+            field = field_of(n)
+        end
+        local part = own_of(own, ends, picked, i, through)
+        granted[last + 1], granted[last + 2] = field, run_head(n, alike, part) .. part
+        last, i = last + 2, through + 1
+    end
+    local all = own_of(own, ends, picked, 1, count)
+    log(run_head(first, alike, all), count)
+    log(all, 0)
+end
+
+-- Lists of claims so far.
+local lists = 0
+
+-- Claims, one after the other, in lists: whose quota each of them uses, '' if nobody's; user and
+-- request, packed, '' without one, no list if nobody has one; its units, no list if all want one.
+-- Then where each of them ends in the text that says what a run keeps of it.
 --
--- Answers the price, and for each claim its number if it was granted for that price.
+-- Answers the price, the number of the first claim granted, and in order how many were granted for
+-- that price, numbered one behind the other, or what one of them is told instead.
 function decide.claims(c)
-    local names, keys, quantities, packed_wishes = c[2], c[3], c[4], c[5]
+    local names, keys, quantities, ends = c[2], c[3], c[4], c[5]
     local count, replies = #names, {}
+    lists = lists + 1
+    local own = ARGV[lists + 1]
     if not state or state.cleared == 1 then
         local refused = { REFUSED, state and 'closed' or 'no_such_pool' }
         for i = 1, count do
             replies[i] = refused
         end
-        return { 0, replies }
+        return { 0, 0, replies }
     end
     local found = redis.call('HMGET', BUYERS, unpack(names))
-    local with_keys = #keys > 0
+    local with_keys, with_quantities = #keys > 0, #quantities > 0
     local found_keys = with_keys and redis.call('HMGET', REQUESTS, unpack(keys))
     local refused, sold_out = barred(), { REFUSED, 'sold_out' }
     local first, hold_until, pay_by = first_state()
     local portions, steps = rules.portions > 0, #rules.steps > 0
     local buckets, available = rules.buckets, state.available
-    local n = state.claims * buckets + rules.bucket + 1
-    local first_number = n
-    local last, last_bought, last_event = #granted, #bought, #events
-    local last_requested = #requested
-    local head, head_for = '', -1
-    local price = price_at(available)
-    local usual, portion, tail_price, tail = price, -1, nil, nil
+    local first_number = state.claims * buckets + rules.bucket + 1
+    local n = first_number
+    local buyers, bought, digits = buyers, bought, DIGITS
+    local last_bought, last_requested, last_reply, in_a_row = #bought, #requested, 0, 0
+    local price, portion = price_at(available), -1
+    local usual = price
+    local picked, last_picked, run_first, alike = {}, 0, n, nil
+    local function end_run()
+        if last_picked > 0 then
+            grant(own, ends, picked, run_first, alike)
+        end
+        picked, last_picked, run_first, alike = {}, 0, n, nil
+    end
+    -- Most are granted as all others are; each step spared them counts.
+    local careful = refused or with_keys or with_quantities or portions or steps
+    local before_hundred, hundred = hundred_of(n)
     for i = 1, count do
-        local quantity, key, reply = quantities[i] or 1, with_keys and keys[i] or '', refused
-        local before = key ~= '' and (requests[key] or found_keys[i])
-        if before then
-            reply = repeat_claim(tonumber(before), quantity)
-        elseif not refused then
-            local name = names[i]
-            local buyer, had = buyers[name] or found[i], 0
-            if name == '' then
-                reply = { REFUSED, 'not_eligible' }
-            elseif buyer then
-                local latest, used = read_buyer(buyer)
-                had = used
-                reply = check_limit(latest, had, quantity)
-            elseif quantity > 1 then
-                reply = check_limit(nil, 0, quantity)
+        local name, quantity, used, key, reply, granted = names[i], 1, 1, '', nil, true
+        local buyer = buyers[name] or found[i]
+        if careful or buyer or available < 1 or name == '' then
+            if with_quantities then
+                quantity = quantities[i]
             end
-            if not reply and quantity > available then
-                reply = sold_out
-            elseif not reply then
+            if with_keys then
+                key = keys[i]
+            end
+            used, reply = quantity, refused
+            local before = key ~= '' and (requests[key] or found_keys[i])
+            if before then
+                end_run()
+                reply = repeat_claim(tonumber(before), quantity)
+            elseif not refused then
+                if name == '' then
+                    reply = { REFUSED, 'not_eligible' }
+                elseif buyer then
+                    local latest, had = read_buyer(buyer)
+                    used = had + quantity
+                    reply = check_limit(latest, had, quantity)
+                elseif quantity > 1 then
+                    reply = check_limit(nil, 0, quantity)
+                end
+                if not reply and quantity > available then
+                    reply = sold_out
+                end
+            end
+            granted = not reply
+            if granted and (portions or steps) then
+                local last_price = price
                 if portions then
                     portion, price = next_portion()
                     take_portion(portion)
-                elseif steps then
+                else
                     price = price_at(available)
                 end
-                if portions or price ~= tail_price then
-                    tail_price = price
-                    tail = pack(price, portion, first, 1, now, now, hold_until, pay_by, '', 0, 0)
+                if portions or price ~= last_price then
+                    end_run()
                 end
-                -- The upper three bytes of the number are those of its neighbours.
-                if floor(n / 256) ~= head_for then
-                    head_for = floor(n / 256)
-                    head = CLAIM_HEAD .. struct.pack('>BI3', 206, head_for)
+                if portions or price ~= usual then
+                    reply = { DONE, n, price, portion }
                 end
-                local field = field_of(n)
-                local packed = head .. char(n % 256) .. packed_wishes[i] .. tail
-                granted[last + 1], granted[last + 2] = field, packed
-                last = last + 2
-                last_event = last_event + 1
-                events[last_event] = packed
-                local used = had + quantity
-                buyer = field .. (USED[used] or ':' .. used)
-                buyers[name] = buyer
-                bought[last_bought + 1], bought[last_bought + 2] = name, buyer
-                last_bought = last_bought + 2
-                if key ~= '' then
-                    requests[key] = field
-                    requested[last_requested + 1], requested[last_requested + 2] = key, field
-                    last_requested = last_requested + 2
-                end
-                available = available - quantity
-                reply = price == usual and not portions and n or { DONE, n, price, portion }
-                n = n + buckets
             end
         end
-        replies[i] = reply
-    end
-    if available < state.available then
-        changed = true
-        local due = math.max(hold_until, pay_by)
-        if due >= 0 then
-            add_due(first_number, n - buckets, due)
+        if granted then
+            if not alike then
+                alike = pack(buckets, price, portion, first, now, hold_until, pay_by)
+            end
+            last_picked = last_picked + 1
+            picked[last_picked] = i
+            local low = digits[n - before_hundred]
+            if not low then
+                before_hundred, hundred = hundred_of(n)
+                low = digits[n - before_hundred]
+            end
+            local field = hundred .. low
+            if key ~= '' then
+                requests[key] = field
+                requested[last_requested + 1], requested[last_requested + 2] = key, field
+                last_requested = last_requested + 2
+            end
+            buyer = used == 1 and field or write_buyer(field, used)
+            buyers[name] = buyer
+            bought[last_bought + 1], bought[last_bought + 2] = name, buyer
+            last_bought = last_bought + 2
+            available = available - quantity
+            n = n + buckets
         end
+        if not reply then
+            in_a_row = in_a_row + 1
+        else
+            if in_a_row > 0 then
+                last_reply = last_reply + 1
+                replies[last_reply], in_a_row = in_a_row, 0
+            end
+            last_reply = last_reply + 1
+            replies[last_reply] = reply
+        end
+    end
+    if in_a_row > 0 then
+        replies[last_reply + 1] = in_a_row
+    end
+    end_run()
+    local due = math.max(hold_until, pay_by)
+    if n > first_number and due >= 0 then
+        add_due(first_number, n - buckets, due)
     end
     state.claims = (n - rules.bucket - 1) / buckets
     count_taken(first, state.available - available)
-    return { usual, replies }
-end
-
--- number, by
-function decide.order(c)
-    local claim, refused = find(c[2], c[3])
-    if refused then
-        return refused
-    elseif claim[C_STATE] == RELEASED then
-        return { REFUSED, 'released' }
-    elseif claim[C_STATE] ~= HELD then
-        return { REPLAYED, pack(claim) }
-    end
-    state.held = state.held - claim[C_QUANTITY]
-    state.ordered = state.ordered + claim[C_QUANTITY]
-    claim[C_STATE] = ORDERED
-    claim[C_VERSION] = claim[C_VERSION] + 1
-    claim[C_CHANGED] = now
-    claim[C_PAY_BY] = now + rules.pay_ms
-    add_due(claim[C_NUMBER], claim[C_NUMBER], claim[C_PAY_BY])
-    put_claim(claim)
-    return { DONE, pack(claim) }
-end
-
--- number, by, reason
-function decide.release(c)
-    local claim, refused = find(c[2], c[3])
-    if refused then
-        return refused
-    elseif claim[C_STATE] == RELEASED then
-        return { REPLAYED, pack(claim) }
-    elseif claim[C_STATE] == PAID then
-        return { REFUSED, 'already_paid' }
-    end
-    release(claim, c[4])
-    return { DONE, pack(claim) }
-end
-
--- number
-function decide.find(c)
-    local claim = state and claim_of(c[2])
-    return claim and { DONE, pack(claim) } or { REFUSED, 'no_such_claim' }
+    return { usual, first_number, replies }
 end

@@ -1,5 +1,35 @@
 -- Money: it pays an order, buys a released claim anew, or is owed back; each payment once.
 
+local function payment_of(id)
+    local found = payments[id]
+    if found == nil then
+        found = redis.call('HGET', PAYMENTS, id)
+        found = found and unpack_value(found) or false
+        payments[id] = found
+    end
+    return found
+end
+
+local function put_payment(id, payment)
+    payments[id] = payment
+    dirty_payments[id] = pack(payment)
+    state.payments = state.payments + 1
+    changed = true
+end
+
+-- A new claim, as it will be written.
+local function add_claim(field, packed)
+    local last = #granted
+    granted[last + 1], granted[last + 2] = field, packed
+    log(packed, 1)
+end
+
+local function next_number()
+    local n = state.claims * rules.buckets + rules.bucket + 1
+    state.claims = state.claims + 1
+    return n
+end
+
 -- Amounts can be larger than what a number here holds exactly, so they come in two parts.
 local function costs(claim, high, low)
     local quantity = claim[C_QUANTITY]
@@ -12,7 +42,7 @@ local function refund(n, payment, high, low, reason)
     put_payment(payment, { n, FATE_REFUND, high, low, reason, now })
     local packed = pack({ EVENT_REFUND, n, payment, high, low, reason, now })
     redis.call('RPUSH', REFUNDS, packed)
-    events[#events + 1] = packed
+    log(packed, 1)
     return { DONE, 'r', packed }
 end
 
@@ -80,7 +110,7 @@ function decide.pay(c)
         return refund(n, id, high, low, LATE)
     end
     local number_anew = next_number()
-    local anew = { EVENT_CLAIM, number_anew, claim[C_USER], claim[C_IDENTITY], '', quantity,
+    local anew = { EVENT_CLAIM, number_anew, claim[C_USER], '', claim[C_IDENTITY], quantity,
         claim[C_PRICE], portion or -1, PAID, 1, now, now, -1, -1, id, n, 0 }
     claim[C_REPLACED] = number_anew
     dirty_claims[field_of(n)] = pack(claim)

@@ -19,8 +19,8 @@ local function change_pool(kind, units, request)
     local change = { state.version, kind, units, request, state.total, state.closed_at, now }
     redis.call('RPUSH', HISTORY, pack(change))
     local terms = redis.call('HGET', POOL, 'terms')
-    events[#events + 1] = pack({ EVENT_POOL, state.version, kind, units, request, state.total,
-        state.closed_at, now, terms })
+    log(pack({ EVENT_POOL, state.version, kind, units, request, state.total, state.closed_at, now,
+        terms }), 1)
 end
 
 -- terms, rules, portions, total, share
@@ -101,8 +101,9 @@ function decide.clear()
     end
     -- Refunds stay, so that none is owed twice.
     redis.call('UNLINK', CLAIMS, BUYERS, REQUESTS, DUE, PORTIONS, RETURNED, PAYMENTS, MOVES)
-    granted, bought, requested, dues, first_claims = {}, {}, {}, {}, 0
+    granted, bought, requested, dues = {}, {}, {}, {}
     claims, dirty_claims, buyers, requests = {}, {}, {}, {}
+    fresh, runs, looked_up = {}, {}, 0
     payments, dirty_payments = {}, {}
     local owed = redis.call('LRANGE', REFUNDS, 0, -1)
     for _, packed in ipairs(owed) do

@@ -22,17 +22,16 @@ end
 
 -- A crowd of claims is what has to be fast here. So what they add is kept as it will be written,
 -- field and value by turns, in the order in which it happened: the last word on a field counts.
-local events = {}
+local events, logged = {}, 0
 local granted, bought, requested, dues = {}, {}, {}, {}
--- Claims granted before this call; those of this call lie in `granted`, one behind the other.
-local first_claims = state and state.claims or 0
 -- What this call has changed or looked at already.
 local claims, dirty_claims = {}, {}
+local fresh, runs, looked_up = {}, {}, 0
 local buyers, requests = {}, {}
 local payments, dirty_payments = {}, {}
 local changed = false
 
-local format, floor, char = string.format, math.floor, string.char
+local format, floor, char, sub = string.format, math.floor, string.char, string.sub
 
 -- Making a text from a number takes longer than all else that is done for a claim, so the digits
 -- that neighbours share are made once.
@@ -47,45 +46,86 @@ local DIGITS = {
 }
 local hundreds, hundreds_text = -1, ''
 
--- A claim's number as a field, or as a member: in the order of numbers.
-local function field_of(n)
+-- The number before the hundred that this one is in, and how those of this hundred begin.
+local function hundred_of(n)
     local high = floor(n / 100)
     if high ~= hundreds then
         hundreds, hundreds_text = high, format('%08d', high)
     end
-    return hundreds_text .. DIGITS[n - high * 100 + 1]
+    return high * 100 - 1, hundreds_text
+end
+
+-- A claim's number as a field, or as a member: in the order of numbers.
+local function field_of(n)
+    local before, text = hundred_of(n)
+    return text .. DIGITS[n - before]
+end
+
+local function log(event, count)
+    events[#events + 1] = event
+    logged = logged + count
+    changed = true
+end
+
+-- A run or a claim, as it lies in a field.
+local function run_in(field)
+    if not runs[field] then
+        for i = looked_up + 1, #granted, 2 do
+            fresh[granted[i]] = granted[i + 1]
+        end
+        looked_up = #granted
+        local found = fresh[field] or redis.call('HGET', CLAIMS, field)
+        if not found then
+            return nil
+        end
+        local run = unpack_value(found)
+        if run[1] == EVENT_RUN then
+            run[R_OWN] = { unpack_value(run[R_OWN]) }
+        end
+        runs[field] = run
+    end
+    return runs[field]
+end
+
+-- Claims of a run that fill a block lie in one field, the block's; every other claim, and whatever
+-- became of one since, lies in its own.
+local function block_of(n)
+    return 'b' .. floor((n - 1 - rules.bucket) / rules.buckets / BLOCK)
 end
 
 local function claim_of(n)
-    local claim = claims[n]
-    if claim == nil then
-        local place = (n - 1 - rules.bucket) / rules.buckets - first_claims
-        local found = granted[place * 2 + 2] or redis.call('HGET', CLAIMS, field_of(n))
-        claim = found and unpack_value(found) or false
-        claims[n] = claim
+    if not claims[n] then
+        local found = run_in(field_of(n)) or run_in(block_of(n))
+        if found and found[1] == EVENT_RUN then
+            local own, i = found[R_OWN], (n - found[R_FIRST]) / found[R_STEP] * 4
+            found = { EVENT_CLAIM, n, own[i + 1], own[i + 2], own[i + 3], own[i + 4],
+                found[R_PRICE], found[R_PORTION], found[R_STATE], 1, found[R_CREATED],
+                found[R_CREATED], found[R_HOLD], found[R_PAY_BY], '', 0, 0 }
+        end
+        claims[n] = found
     end
-    return claim
+    return claims[n]
 end
 
 local function put_claim(claim)
     local n, packed = claim[C_NUMBER], pack(claim)
     claims[n] = claim
     dirty_claims[field_of(n)] = packed
-    events[#events + 1] = packed
-    changed = true
+    log(packed, 1)
 end
 
--- A buyer: the number of their latest claim, and the units they have used.
+-- A buyer: the number of their latest claim and, unless that is one, the units they have used.
+local function write_buyer(field, used)
+    return used == 1 and field or field .. ':' .. used
+end
+
 local function read_buyer(buyer)
-    local latest, used = string.match(buyer, '^(%d+):(%d+)$')
-    return tonumber(latest), tonumber(used)
+    local latest, used = string.match(buyer, '^(%d+):?(%d*)$')
+    return tonumber(latest), tonumber(used) or 1
 end
-
--- What is written behind the number for so many units.
-local USED = { ':1', ':2', ':3' }
 
 local function put_buyer(name, field, used)
-    local buyer, last = field .. (USED[used] or ':' .. used), #bought
+    local buyer, last = write_buyer(field, used), #bought
     buyers[name] = buyer
     bought[last + 1], bought[last + 2] = name, buyer
 end
@@ -97,31 +137,6 @@ local function buyer_of(name)
         return read_buyer(buyer)
     end
     return nil, 0
-end
-
--- A new claim, as it will be written.
-local function add_claim(field, packed)
-    local last = #granted
-    granted[last + 1], granted[last + 2] = field, packed
-    events[#events + 1] = packed
-    changed = true
-end
-
-local function payment_of(id)
-    local found = payments[id]
-    if found == nil then
-        found = redis.call('HGET', PAYMENTS, id)
-        found = found and unpack_value(found) or false
-        payments[id] = found
-    end
-    return found
-end
-
-local function put_payment(id, payment)
-    payments[id] = payment
-    dirty_payments[id] = pack(payment)
-    state.payments = state.payments + 1
-    changed = true
 end
 
 local function is_closed()
@@ -152,12 +167,6 @@ local function take_portion(place)
     else
         state.fresh = state.fresh + 1
     end
-end
-
-local function next_number()
-    local n = state.claims * rules.buckets + rules.bucket + 1
-    state.claims = state.claims + 1
-    return n
 end
 
 -- Claims that are due together, from one number to another, are one member of DUE. It stays until

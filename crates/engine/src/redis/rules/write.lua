@@ -2,6 +2,8 @@
 
 -- Pairs written by one command; what a script may hand over at once is bounded.
 local PAIRS = 1000
+-- Values of one entry of the log.
+local PARTS = 64
 
 local function write_list(command, key, list)
     for i = 1, #list, PAIRS * 2 do
@@ -18,8 +20,8 @@ local function write_map(key, map)
     write_list('HSET', key, list)
 end
 
--- Members of DUE whose time has come.
-local overdue = {}
+-- Members of DUE whose time has come, and how many claims were released for it.
+local overdue, expired = {}, 0
 
 local function write_due()
     if #overdue > 0 then
@@ -39,7 +41,7 @@ local function write_all()
     assert(state.available >= 0
         and state.available + state.held + state.ordered + state.paid == state.share
         or state.cleared == 1, 'available and taken units do not add up')
-    seq = seq + #events
+    seq = seq + logged
     redis.call('HSET', META, 'seq', seq, 'at', now)
     redis.call('HSET', POOL, 'state', pack({ state.version, state.total, state.share,
         state.available, state.held, state.ordered, state.paid, state.claims, state.payments,
@@ -52,9 +54,16 @@ local function write_all()
     if #dues > 0 or #overdue > 0 or state.cleared == 1 then
         write_due()
     end
-    if #events > 0 then
-        redis.call('XADD', LOG, seq .. '-0', 'pool', pool_id, 'count', #events,
-            'events', table.concat(events))
+    if logged > 0 then
+        -- One behind the other they are what happened, wherever they are cut.
+        if #events > PARTS then
+            events = { table.concat(events) }
+        end
+        local parts = {}
+        for i = 1, #events do
+            parts[i * 2 - 1], parts[i * 2] = 'events', events[i]
+        end
+        redis.call('XADD', LOG, seq .. '-0', 'pool', pool_id, 'count', logged, unpack(parts))
     end
 end
 
@@ -71,6 +80,7 @@ local function release_overdue()
             local at = due_of(claim)
             if at >= 0 and at <= now then
                 release(claim, claim[C_STATE] == HELD and HOLD_EXPIRED or PAY_EXPIRED)
+                expired = expired + 1
             end
             looked_at = looked_at + 1
         end
@@ -80,28 +90,31 @@ local function release_overdue()
     return #due < MAX_RELEASED
 end
 
-local answer = { 'again' }
-if not state or state.cleared == 1 or release_overdue() then
-    local replies = {}
-    for i = 1, #commands do
-        replies[i] = decide[commands[i][1]](commands[i])
+local replies, ready = {}, not state or state.cleared == 1 or release_overdue()
+for i = 1, ready and #commands or 0 do
+    replies[i] = decide[commands[i][1]](commands[i])
+end
+if changed then
+    write_all()
+    if number > last_change then
+        last_change = number
+        redis.call('SET', NODE, number, 'PX', KEEP_CHANGE_MS)
     end
-    local grants, available = {}, 0
+end
+local answer = { 'again', logged, expired }
+if ready then
+    local grants, available, next_due = {}, 0, -1
     if state then
         local first, hold_until, pay_by = first_state()
         grants = { first, hold_until, pay_by, rules.by_identity, rules.closes, state.claims,
             rules.buckets }
         available = state.available
+        -- Whoever remembers that nothing is left must know when that may change.
+        if available == 0 then
+            next_due = tonumber(redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2] or '-1')
+        end
     end
-    answer = { 'ok', seq, now, -1, available, grants, replies }
-end
-if changed then
-    write_all()
-    answer[2] = seq
-end
--- Whoever remembers that nothing is left must know when that may change.
-if state and state.available == 0 and answer[1] == 'ok' then
-    answer[4] = tonumber(redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2] or '-1')
+    answer = { 'ok', seq, now, next_due, available, grants, replies, last_change, logged, expired }
 end
 local packed = pack(answer)
 -- A call that is made again leaves a trace in any case, so that a late copy of it, which may find

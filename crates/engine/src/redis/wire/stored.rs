@@ -24,18 +24,31 @@ const CLAIM_FIELDS: usize = 17;
 const EVENT_CLAIM: i64 = 1;
 const EVENT_POOL: i64 = 2;
 const EVENT_REFUND: i64 = 3;
+const EVENT_RUN: i64 = 4;
 
+/// One claim.
 pub(in crate::redis) fn read_claim(pool: PoolId, bytes: &[u8]) -> Result<Claim> {
-    match read_event(pool, &mut Unpacker::new(bytes))? {
+    let one = <[Claim; 1]>::try_from(read_claims_of(pool, bytes)?);
+    one.map(|[claim]| claim).map_err(|_| Unpackable::new("one claim"))
+}
+
+/// The claims that lie in one field: one, or a run of them.
+pub(in crate::redis) fn read_claims_of(pool: PoolId, bytes: &[u8]) -> Result<Vec<Claim>> {
+    let mut events = Vec::new();
+    read_events(pool, bytes, &mut events)?;
+    let claim = |event| match event {
         Event::Claim(claim) => Ok(claim),
         Event::Pool(_) | Event::Refund(_) => Err(Unpackable::new("a claim")),
-    }
+    };
+    events.into_iter().map(claim).collect()
 }
 
 pub(in crate::redis) fn read_refund(pool: PoolId, bytes: &[u8]) -> Result<Refund> {
-    match read_event(pool, &mut Unpacker::new(bytes))? {
-        Event::Refund(refund) => Ok(refund),
-        Event::Pool(_) | Event::Claim(_) => Err(Unpackable::new("a refund")),
+    let mut events = Vec::new();
+    read_events(pool, bytes, &mut events)?;
+    match events.pop() {
+        Some(Event::Refund(refund)) => Ok(refund),
+        _ => Err(Unpackable::new("a refund")),
     }
 }
 
@@ -43,23 +56,22 @@ pub(in crate::redis) fn read_refund(pool: PoolId, bytes: &[u8]) -> Result<Refund
 pub(in crate::redis) fn read_events(pool: PoolId, bytes: &[u8], to: &mut Vec<Event>) -> Result<()> {
     let mut from = Unpacker::new(bytes);
     while !from.is_empty() {
-        to.push(read_event(pool, &mut from)?);
+        read_event(pool, &mut from, to)?;
     }
     Ok(())
 }
 
-fn read_event(pool: PoolId, from: &mut Unpacker<'_>) -> Result<Event> {
+fn read_event(pool: PoolId, from: &mut Unpacker<'_>, to: &mut Vec<Event>) -> Result<()> {
     let fields = from.list()?;
     match from.int()? {
         EVENT_CLAIM => {
-            let claim = Event::Claim(read_claim_fields(pool, from)?);
+            to.push(Event::Claim(read_claim_fields(pool, from)?));
             if fields > CLAIM_FIELDS {
                 // Which claim stands in its place: the script's own affair.
                 from.int()?;
             }
-            Ok(claim)
         }
-        EVENT_POOL => Ok(Event::Pool(read_pool_state(pool, from)?)),
+        EVENT_POOL => to.push(Event::Pool(read_pool_state(pool, from)?)),
         EVENT_REFUND => {
             let number = from.number()?;
             let payment = id(from, PaymentId::new)?;
@@ -71,18 +83,51 @@ fn read_event(pool: PoolId, from: &mut Unpacker<'_>) -> Result<Event> {
                 _ => return Err(Unpackable::new("a reason of a refund")),
             };
             let (order, amount, at) = (ClaimId { pool, number }, joined(high, low), time(from)?);
-            Ok(Event::Refund(Refund { order, payment, amount, reason, at }))
+            to.push(Event::Refund(Refund { order, payment, amount, reason, at }));
         }
-        _ => Err(Unpackable::new("an event")),
+        EVENT_RUN => read_run(pool, from, to)?,
+        _ => return Err(Unpackable::new("an event")),
     }
+    Ok(())
+}
+
+/// Fresh claims that are alike, numbered one behind the other.
+fn read_run(pool: PoolId, from: &mut Unpacker<'_>, to: &mut Vec<Event>) -> Result<()> {
+    let (mut number, step): (u32, u32) = (from.number()?, from.number()?);
+    let (unit_price, portion) = (Cents::new(from.int()?), number_or_none(from)?);
+    let (state, created_at) = (state(from)?, time(from)?);
+    let (hold_until, pay_by) = (time_or_none(from)?, time_or_none(from)?);
+    let mut own = Unpacker::new(from.bytes()?);
+    while !own.is_empty() {
+        to.push(Event::Claim(Claim {
+            id: ClaimId { pool, number },
+            user: id(&mut own, UserId::new)?,
+            request: id_or_none(&mut own, RequestId::new)?,
+            identity: id_or_none(&mut own, Identity::new)?,
+            quantity: own.number()?,
+            unit_price,
+            portion,
+            state,
+            version: 1,
+            created_at,
+            changed_at: created_at,
+            hold_until,
+            pay_by,
+            payment: None,
+            replaces: None,
+            reason: None,
+        }));
+        number = number.saturating_add(step);
+    }
+    Ok(())
 }
 
 fn read_claim_fields(pool: PoolId, from: &mut Unpacker<'_>) -> Result<Claim> {
     Ok(Claim {
         id: ClaimId { pool, number: from.number()? },
         user: id(from, UserId::new)?,
-        identity: id_or_none(from, Identity::new)?,
         request: id_or_none(from, RequestId::new)?,
+        identity: id_or_none(from, Identity::new)?,
         quantity: from.number()?,
         unit_price: Cents::new(from.int()?),
         portion: number_or_none(from)?,
@@ -159,8 +204,8 @@ pub(in crate::redis) fn pack_claim(claim: &Claim, replaced_by: u32) -> Vec<u8> {
         .int(EVENT_CLAIM)
         .int(claim.id.number.into())
         .text(claim.user.as_str())
-        .text(&text(claim.identity.as_ref().map(Identity::as_str)))
         .text(&text(claim.request.as_ref().map(RequestId::as_str)))
+        .text(&text(claim.identity.as_ref().map(Identity::as_str)))
         .int(claim.quantity.into())
         .int(claim.unit_price.get())
         .int(claim.portion.map_or(-1, i64::from))

@@ -26,8 +26,15 @@ impl Lang {
     /// The best we have for a request.
     #[must_use]
     pub fn of(headers: &HeaderMap) -> Self {
-        let wishes = headers.get(ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
-        wishes.map_or_else(Self::default, Self::negotiate)
+        Self::of_value(headers.get(ACCEPT_LANGUAGE).map(HeaderValue::as_bytes))
+    }
+
+    /// The best we have for an `Accept-Language` header, if there is one.
+    #[must_use]
+    pub fn of_value(wishes: Option<&[u8]>) -> Self {
+        let text = wishes.filter(|wishes| wishes.is_ascii());
+        let text = text.and_then(|text| std::str::from_utf8(text).ok());
+        text.map_or_else(Self::default, Self::negotiate)
     }
 
     /// The best we have for the value of an `Accept-Language` header: the highest weight wins,

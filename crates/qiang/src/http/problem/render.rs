@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::fmt::{Display, Write as _};
 
 use axum::body::{Body, Bytes};
-use axum::http::HeaderValue;
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_LANGUAGE, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE,
 };
+use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
 use qiang_core::{Fault, Refusal, Timestamp};
 
@@ -115,23 +115,31 @@ impl Problem {
     pub fn respond(self, lang: Lang) -> Response {
         let mut response = Response::new(Body::from(self.body(lang)));
         *response.status_mut() = self.code.status();
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, PROBLEM_JSON);
-        headers.insert(CONTENT_LANGUAGE, lang.header());
-        headers.insert(CACHE_CONTROL, NO_STORE);
-        if let Some(secs) = self.retry_after_secs {
-            headers.insert(RETRY_AFTER, HeaderValue::from(secs));
-        } else if let Some(secs) = self.code.retry_after_secs() {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static(secs));
-        }
-        if let Some(challenge) = self.code.challenge() {
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
-        }
+        response.headers_mut().extend(self.headers(lang));
         response
     }
 
+    /// The headers of the answer.
+    pub(in crate::http) fn headers(
+        &self,
+        lang: Lang,
+    ) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
+        let of_table = self.code.retry_after_secs().map(HeaderValue::from_static);
+        let retry_after = self.retry_after_secs.map(HeaderValue::from).or(of_table);
+        let challenge = self.code.challenge().map(HeaderValue::from_static);
+        [
+            (CONTENT_TYPE, Some(PROBLEM_JSON)),
+            (CONTENT_LANGUAGE, Some(lang.header())),
+            (CACHE_CONTROL, Some(NO_STORE)),
+            (RETRY_AFTER, retry_after),
+            (WWW_AUTHENTICATE, challenge),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| value.map(|value| (name, value)))
+    }
+
     /// The body; without particulars it is a constant and costs nothing.
-    pub(super) fn body(&self, lang: Lang) -> Bytes {
+    pub(in crate::http) fn body(&self, lang: Lang) -> Bytes {
         let text = self.code.text(lang);
         if self.detail.is_none() && self.members.is_empty() && self.retry_after_secs.is_none() {
             return Bytes::from_static(text.whole.as_bytes());

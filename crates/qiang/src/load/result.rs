@@ -1,0 +1,201 @@
+//! All there is to say about a run, as data: what was wanted, what happened, whether it was exact.
+//! The JSON of `qiang bench --json`, and what the page is made of.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::ledger::{Books, Verdict};
+use super::record::{Class, Percentiles, Recorder, Slice};
+use super::schedule::Spacing;
+use super::wire::Protocol;
+use super::{Pace, Plan, Scenario};
+
+/// One run.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Run {
+    pub(crate) version: &'static str,
+    pub(crate) started_at: String,
+    pub(crate) command: String,
+    pub(crate) machine: Machine,
+    pub(crate) wanted: Wanted,
+    pub(crate) got: Got,
+    pub(crate) outcomes: Vec<Ended>,
+    /// From the planned arrival to the answer.
+    pub(crate) latency: Percentiles,
+    /// From the moment a request was sent to the answer.
+    pub(crate) service: Percentiles,
+    pub(crate) latency_by_request: BTreeMap<&'static str, Percentiles>,
+    pub(crate) series: Vec<Point>,
+    pub(crate) stock: Vec<Level>,
+    pub(crate) books: Books,
+    pub(crate) audit: crate::audit::Report,
+    pub(crate) verdict: Verdict,
+}
+
+/// Where it ran.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Machine {
+    pub(crate) cores: usize,
+    pub(crate) cpu: String,
+    pub(crate) system: String,
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Wanted {
+    /// The server, or `null` for one of its own.
+    pub(crate) url: Option<String>,
+    pub(crate) protocol: Protocol,
+    pub(crate) scenario: Scenario,
+    /// Arrivals a second; `null` in a closed loop.
+    pub(crate) rate: Option<f64>,
+    pub(crate) arrivals: Option<Spacing>,
+    pub(crate) duration_secs: f64,
+    pub(crate) connections: usize,
+    pub(crate) pipeline: usize,
+    pub(crate) users: u32,
+    pub(crate) stock: u32,
+    pub(crate) seed: u64,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Got {
+    pub(crate) sale_id: String,
+    pub(crate) took_secs: f64,
+    /// Requests that ended, one way or another.
+    pub(crate) requests: u64,
+    /// Of these, errors of any kind.
+    pub(crate) errors: u64,
+    /// Ended without an error, for each second.
+    pub(crate) per_sec: f64,
+    /// Sent again, because an answer did not come.
+    pub(crate) resent: u64,
+}
+
+/// How many requests of a kind ended in which way.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Ended {
+    pub(crate) request: &'static str,
+    pub(crate) outcome: &'static str,
+    pub(crate) class: Class,
+    pub(crate) count: u64,
+}
+
+/// One slice of the run.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Point {
+    pub(crate) from_secs: f64,
+    pub(crate) to_secs: f64,
+    pub(crate) per_sec: f64,
+    pub(crate) errors_per_sec: f64,
+    pub(crate) latency: Percentiles,
+    pub(crate) outcomes: BTreeMap<&'static str, u64>,
+}
+
+/// What was left at a moment.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Level {
+    pub(crate) at_secs: f64,
+    pub(crate) available: u64,
+}
+
+impl Wanted {
+    pub(crate) fn of(plan: &Plan, url: Option<String>, protocol: Protocol, stock: u32) -> Self {
+        let (rate, arrivals) = match plan.pace {
+            Pace::Open { per_sec, spacing } => (Some(per_sec), Some(spacing)),
+            Pace::Closed => (None, None),
+        };
+        Self {
+            url,
+            protocol,
+            scenario: plan.scenario,
+            rate,
+            arrivals,
+            duration_secs: plan.duration.as_secs_f64(),
+            connections: plan.connections,
+            pipeline: plan.depth,
+            users: plan.users,
+            stock,
+            seed: plan.seed,
+        }
+    }
+}
+
+impl Got {
+    pub(crate) fn of(recorder: &Recorder, sale_id: &str, took: Duration) -> Self {
+        let ends = recorder.outcomes().values().flatten();
+        let (mut requests, mut errors) = (0, 0);
+        for (outcome, count) in ends {
+            requests += count;
+            errors += if outcome.class == Class::Error { *count } else { 0 };
+        }
+        Self {
+            sale_id: sale_id.to_owned(),
+            took_secs: took.as_secs_f64(),
+            requests,
+            errors,
+            per_sec: rate(requests - errors, took),
+            resent: recorder.resent,
+        }
+    }
+}
+
+/// How the requests ended, the most frequent first in each kind.
+pub(crate) fn ended(recorder: &Recorder) -> Vec<Ended> {
+    let mut all = Vec::new();
+    for (verb, counts) in recorder.outcomes() {
+        let mut of_verb: Vec<Ended> = counts
+            .iter()
+            .map(|(outcome, count)| Ended {
+                request: verb.word(),
+                outcome: outcome.name,
+                class: outcome.class,
+                count: *count,
+            })
+            .collect();
+        of_verb.sort_by_key(|ended| (ended.class, std::cmp::Reverse(ended.count)));
+        all.append(&mut of_verb);
+    }
+    all
+}
+
+impl From<&Slice> for Point {
+    fn from(slice: &Slice) -> Self {
+        let took = slice.to.saturating_sub(slice.from);
+        let errors = slice.outcomes.iter().filter(|(outcome, _)| outcome.class == Class::Error);
+        let errors: u64 = errors.map(|(_, count)| count).sum();
+        let all: u64 = slice.outcomes.values().sum();
+        Self {
+            from_secs: slice.from.as_secs_f64(),
+            to_secs: slice.to.as_secs_f64(),
+            per_sec: rate(all - errors, took),
+            errors_per_sec: rate(errors, took),
+            latency: slice.latency,
+            outcomes: slice.outcomes.iter().map(|(outcome, n)| (outcome.name, *n)).collect(),
+        }
+    }
+}
+
+impl Machine {
+    /// As far as it tells.
+    pub(crate) fn this() -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let info = read("/proc/cpuinfo");
+        let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+        let release = read("/proc/sys/kernel/osrelease");
+        let system = format!("{} {}", std::env::consts::OS, release.trim());
+        Self {
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            cpu: model.map_or(std::env::consts::ARCH, |(_, name)| name.trim()).to_owned(),
+            system: system.trim().to_owned(),
+        }
+    }
+}
+
+fn rate(count: u64, took: Duration) -> f64 {
+    let secs = took.as_secs_f64();
+    if secs > 0.0 { count as f64 / secs } else { 0.0 }
+}

@@ -1,0 +1,50 @@
+//! What the product takes when nobody asks for anything, and how soon it answers.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use super::figures::Figures;
+use super::product::{Product, token};
+use crate::stopwatch::Stopwatch;
+
+/// Starts measured; the median counts.
+const STARTS: usize = 5;
+/// Until then everything that begins with a server has begun.
+const SETTLED_AFTER: Duration = Duration::from_secs(2);
+
+/// Memory of an idle server, time from its start to its first claim, size of the binary.
+pub(super) fn measure(binary: &Path, scratch: &Path, figures: &mut Figures) -> Result<()> {
+    let data = scratch.join("footprint");
+    let server = Product::start(binary, &data)?;
+    std::thread::sleep(SETTLED_AFTER);
+    let idle = server.resident_bytes()?;
+    let sale = server.open_sale(1_000)?;
+    drop(server);
+    let mut starts = Vec::new();
+    let token = token(binary, &data)?;
+    for round in 0..STARTS {
+        let watch = Stopwatch::start();
+        let server = Product::start_with(binary, &data, token.clone())?;
+        let claimed = server.ask("POST", &format!("/api/v1/sales/{sale}/claims"), "");
+        starts.push(watch.elapsed().as_secs_f64() * 1e3);
+        // An admin buys like everybody else, and has theirs after the first round.
+        ensure!(claimed.is_ok() || round > 0, "the first claim failed: {claimed:?}");
+    }
+    starts.sort_by(f64::total_cmp);
+    let binary = std::fs::metadata(binary)?.len();
+    for line in [
+        json!({"name": "idle_memory", "mb": mb(idle)}),
+        json!({"name": "start_to_first_claim", "start_ms": starts[STARTS / 2]}),
+        json!({"name": "binary", "mb": mb(binary)}),
+    ] {
+        figures.hear(&line.to_string());
+    }
+    Ok(())
+}
+
+fn mb(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
