@@ -108,8 +108,17 @@ impl Engine {
                 Err(error) => vec![Err(error); count],
             };
         }
-        // Each gets into the line of its pool before the next is looked at.
-        join_all(commands.into_iter().map(|command| self.ask(command))).await
+        // Claims get into the line of their pool one after the other, and so do others. Between a
+        // release and a claim that is not enough: a claim may be refused from memory, without
+        // standing in line. So each kind waits for the one before.
+        let is_claim = |command: &Command| matches!(command, Command::Claim(_));
+        let mut replies = Vec::with_capacity(commands.len());
+        let mut commands = commands.into_iter().peekable();
+        while let Some(kind) = commands.peek().map(is_claim) {
+            let alike = std::iter::from_fn(|| commands.next_if(|next| is_claim(next) == kind));
+            replies.extend(join_all(alike.map(|command| self.ask(command))).await);
+        }
+        replies
     }
 
     /// Decides a command.

@@ -211,7 +211,7 @@ impl Doors {
         let resp = match config.resp.listen.filter(|_| config.roles.api) {
             Some(address) => {
                 let tls = config.resp.tls.as_ref().map(resp::tls::Door::open).transpose()?;
-                let (listener, at) = listen(address, "`listen` in [resp]").await?;
+                let (listener, at) = listen(address, "--resp or `listen` in [resp]").await?;
                 Some((listener, at, tls))
             }
             None => None,

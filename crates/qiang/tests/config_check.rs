@@ -18,12 +18,16 @@ fn text(bytes: &[u8]) -> &str {
 fn shows_what_is_in_effect_and_touches_nothing() {
     let dir = tempfile::tempdir().expect("a folder");
     std::fs::write(dir.path().join("qiang.toml"), "[http]\nlisten = \"0.0.0.0:80\"\n").expect("ok");
-    let variables = [("QIANG_PAYMENTS__SANDBOX", "true")];
+    let password = ("QIANG_RESP__PASSWORD", "open sesame, please");
+    let variables = [("QIANG_PAYMENTS__SANDBOX", "true"), password];
     let output = qiang(dir.path(), &["config", "check", "--data", "d"], &variables);
     assert!(output.status.success());
     let stdout = text(&output.stdout);
     for line in [
         "data = \"d\"",
+        "[resp]",
+        "tls_cert = \"\"",
+        "# password is set, and hidden",
         "# flag --data",
         "listen = \"0.0.0.0:80\"",
         "# qiang.toml:2:1",
@@ -32,6 +36,7 @@ fn shows_what_is_in_effect_and_touches_nothing() {
     ] {
         assert!(stdout.contains(line), "{line} is missing from\n{stdout}");
     }
+    assert!(!stdout.contains("sesame"));
     assert!(text(&output.stderr).starts_with("caution: [payments] sandbox is on"));
     assert!(!dir.path().join("d").exists());
 }

@@ -207,7 +207,7 @@ fn a_mistake_is_told_with_its_place_and_the_remedy() {
         ),
         (
             "[htpp]\n",
-            "shop.toml:1:2: `htpp` is not known; the sections are [http], [engine], [database], \
+            "shop.toml:1:2: `htpp` is not known; the sections are [http], [resp], [engine], [database], \
              [bus], [auth], [payments], [audit], [log]",
         ),
         (

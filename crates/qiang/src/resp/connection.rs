@@ -15,6 +15,8 @@ use super::session::{Session, Words};
 /// Read at once at first; the more a client sends, the more is read, up to a bound.
 const FIRST_READ: usize = 4 << 10;
 const LARGEST_READ: usize = 128 << 10;
+/// Whoever has not signed in has nothing to say that is longer.
+const STRANGER_BYTES: usize = 16 << 10;
 /// Answers are sent when this many bytes of them are ready, at the latest.
 const ANSWER_BYTES: usize = 128 << 10;
 /// What a client still says while it is being closed is thrown away: so long, and so much of it.
@@ -56,17 +58,20 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         let room = input.capacity() - input.len();
         let arrived = tokio::select! {
             biased;
-            arrived = stream.read_buf(&mut input) => arrived,
-            () = stop.cancelled() => return,
+            // First, or somebody who never stops talking would never be late.
             () = up(&mut timer) => {
                 session.late();
                 let _best_effort = send(&mut stream, &mut session, patience).await;
                 return close(stream).await;
             }
+            arrived = stream.read_buf(&mut input) => arrived,
+            () = stop.cancelled() => return,
         };
         match arrived {
             Ok(0) | Err(_) => return,
-            Ok(len) if len == room => read_bytes = (read_bytes * 2).min(LARGEST_READ),
+            Ok(len) if len == room && session.is_somebody() => {
+                read_bytes = (read_bytes * 2).min(LARGEST_READ);
+            }
             Ok(_) => {}
         }
         session.look_at_clock();
@@ -89,6 +94,9 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             {
                 return;
             }
+        }
+        if input.len() > STRANGER_BYTES && !session.is_somebody() && !session.ended {
+            session.end_with("Protocol error: too much said before signing in").await;
         }
         session.decide().await;
         if send(&mut stream, &mut session, patience).await.is_err() {

@@ -29,6 +29,8 @@ const MAX_BATCH: usize = 1_024;
 const MAX_FAILED_SIGN_INS: u32 = 5;
 /// The word for the sale that a shop has made the current one.
 const CURRENT: &str = "current";
+/// The Redis whose manners these are, for tools that look at nothing else.
+const MANNERS: &str = "7.0.0";
 /// Bytes of an unknown command that are quoted back.
 const MAX_QUOTED: usize = 64;
 /// A client's name for itself.
@@ -557,7 +559,7 @@ impl Session {
     fn info(&self) -> String {
         let version = env!("CARGO_PKG_VERSION");
         format!(
-            "# Server\r\nserver_name:qiang\r\nqiang_version:{version}\r\nredis_mode:standalone\r\n\
+            "# Server\r\nserver_name:qiang\r\nqiang_version:{version}\r\nredis_version:{MANNERS}\r\nredis_mode:standalone\r\n\
              process_id:{}\r\n\r\n# Replication\r\nrole:master\r\n\r\n# Persistence\r\nloading:0\r\n\
              \r\n# Engine\r\nup:{}\r\nwaiting:{}\r\n",
             std::process::id(),

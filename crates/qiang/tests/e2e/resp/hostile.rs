@@ -80,7 +80,7 @@ async fn dripping_does_not_stretch_the_time() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_never_signs_in_is_sent_away_however_talkative() {
     let shop = open_with(&QUICK).await;
     let mut silent = stranger(&shop).await;
@@ -95,6 +95,17 @@ async fn whoever_never_signs_in_is_sent_away_however_talkative() {
         refused += 1;
     }
     assert!(refused > 0);
+    // Not even a flood that leaves no moment to look at the clock.
+    let Client { stream, .. } = stranger(&shop).await;
+    let (mut reader, mut writer) = stream.into_split();
+    let flood =
+        tokio::spawn(
+            async move { while writer.write_all(&b"PING\r\n".repeat(1_000)).await.is_ok() {} },
+        );
+    let mut sink = tokio::io::sink();
+    let drain = tokio::io::copy(&mut reader, &mut sink);
+    let _reset = tokio::time::timeout(raw::PATIENCE, drain).await.expect("closed long before");
+    tokio::time::timeout(raw::PATIENCE, flood).await.expect("it ends").expect("no panic");
     // Whoever has signed in may be silent for longer than all that.
     let mut quiet = backend(&shop).await;
     let silence = tokio::time::timeout(Duration::from_millis(2_500), quiet.next()).await;
@@ -128,6 +139,11 @@ async fn lengths_nobody_means_end_the_connection_at_once() {
             wrong(&answers[0], "ERR", &["Protocol error", said]);
         }
     }
+    // Whoever has not signed in has less to say.
+    let mut nobody = stranger(&shop).await;
+    nobody.send(b"*2\r\n$4\r\nAUTH\r\n$60000\r\n").await;
+    nobody.send(&[b'x'; 20_000]).await;
+    wrong(&nobody.rest().await[0], "ERR", &["before signing in"]);
     // One word below the longest is only an unknown command; one above it ends.
     let mut client = backend(&shop).await;
     let long = "x".repeat(60_000);

@@ -12,7 +12,7 @@ use tokio::io::AsyncWriteExt as _;
 use super::{Client, backend, command, open};
 
 /// Pipelines said; each is one connection's.
-const TALKS: usize = 60;
+const TALKS: usize = 120;
 
 /// What a command can be answered, as far as one can tell without knowing the past.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -46,6 +46,29 @@ async fn mixed_commands_see_what_those_before_them_did() {
 }
 
 #[tokio::test]
+async fn what_is_given_up_is_there_for_the_claim_behind_it() {
+    let shop = open().await;
+    let sale = shop.sale(1, json!({})).await;
+    let mut client = backend(&shop).await;
+    client.ask(&format!("CLAIM {sale} u0")).await;
+    let crowd: Vec<String> = (0..300).map(|user| format!("CLAIM {sale} late-{user}")).collect();
+    for number in 1..10_u32 {
+        // So many heard that it is sold out that an engine may remember it.
+        let next = format!("CLAIM {sale} u{number}");
+        for _ in 0..3 {
+            let refused = client.pipeline(&crowd).await;
+            assert!(refused.iter().all(|answer| *answer == json!([0, "sold_out"])));
+        }
+        let (last, this) = (ids(&sale, number), ids(&sale, number + 1));
+        let lines = [&format!("RELEASE {last}"), &next, &next];
+        let expected =
+            [json!([1, number, last]), json!([1, number + 1, this]), json!([2, number + 1, this])];
+        assert_eq!(client.pipeline(&lines).await, expected);
+    }
+    shop.audit().await;
+}
+
+#[tokio::test]
 async fn a_hold_is_claimed_ordered_and_paid_in_one_breath() {
     let shop = open().await;
     let sale = shop.sale(100, json!({ "flow": "hold" })).await;
