@@ -80,9 +80,7 @@ fn welcome(server: &Server, first: bool) {
     }
     if let Some(address) = server.resp_address {
         let scheme = if config.resp.tls.is_some() { "rediss" } else { "redis" };
-        let key =
-            if config.resp.password.is_some() { "the password or a token" } else { "a token" };
-        output::say(format_args!("  RESP   {scheme}://{address}, for Redis clients with {key}"));
+        output::say(format_args!("  RESP   {scheme}://{address}"));
     }
     output::say(format_args!("  data   {data}"));
     if server.app.engine.is_shared() {
