@@ -28,8 +28,8 @@ pub use mariadb::Mariadb;
 pub use ports::free_port;
 pub use postgres::Postgres;
 pub use program::{
-    K6, MARIADB, MARIADB_INSTALL, Missing, NODE, NODE_REDIS, POSTGRES, Program, REDIS, REDIS_PY,
-    Source, VALKEY, downloads, or_skip,
+    ASYNC_TIMEOUT, K6, MARIADB, MARIADB_INSTALL, Missing, NODE, NODE_REDIS, POSTGRES, Program,
+    REDIS, REDIS_PY, Source, VALKEY, downloads, or_skip,
 };
 pub use redis::Redis;
 pub use resp::Value;

@@ -64,6 +64,12 @@ pub const NODE: Program = Program { name: "node", source: Source::Debian("nodejs
 /// The client of Redis for Python; its folder's parent is for `PYTHONPATH`.
 pub const REDIS_PY: Program =
     Program { name: "redis/__init__.py", source: Source::Python("redis>=6,<9"), places: &[""] };
+/// What the client for Python needs on a Python before 3.11.3.
+pub const ASYNC_TIMEOUT: Program = Program {
+    name: "async_timeout/__init__.py",
+    source: Source::Python("async_timeout"),
+    places: &[""],
+};
 /// The client of Redis for Node.
 pub const NODE_REDIS: Program = Program {
     name: "node_modules/redis/package.json",
