@@ -23,7 +23,7 @@ const LARGE_CROWD: usize = 512;
 /// In a crowd the committer waits for as long as more come, in steps of this, before it commits:
 /// a sync keeps a processor and the disk busy, and one can serve them all.
 const LINGER: Duration = Duration::from_micros(100);
-const MAX_LINGERS: usize = 8;
+const MAX_LINGERS: usize = 2;
 /// However far away the next deadline is, the clock is looked at this often: it may have been
 /// set, or the machine may have slept.
 const MAX_PATIENCE: Duration = Duration::from_secs(1);
