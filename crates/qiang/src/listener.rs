@@ -5,12 +5,21 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 /// After a failed accept (no file descriptors, mostly) it makes no sense to try at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// After so long without a byte a peer is asked whether it is still there, and then so often.
+const SILENCE: Duration = Duration::from_secs(60);
+const PROBES: Duration = Duration::from_secs(15);
+
+/// What a client still says while it is being closed is thrown away: so long, and so much of it.
+const FAREWELL: Duration = Duration::from_secs(1);
+const FAREWELL_BYTES: usize = 4 << 20;
 
 /// The address cannot be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +83,9 @@ pub async fn accept<F>(
             Ok((stream, _)) => {
                 // Without it a short answer would wait for the acknowledgement of the one before.
                 let _best_effort = stream.set_nodelay(true);
+                // A peer that vanished without a word gives its place free.
+                let alive = socket2::TcpKeepalive::new().with_time(SILENCE).with_interval(PROBES);
+                let _best_effort = socket2::SockRef::from(&stream).set_tcp_keepalive(&alive);
                 let serving = serve(stream);
                 tokio::spawn(async move {
                     serving.await;
@@ -86,4 +98,21 @@ pub async fn accept<F>(
             }
         }
     }
+}
+
+/// Closes so that every answer arrives. Closing over something unread would be a reset, and a
+/// reset takes away what the client has not read yet.
+pub async fn close<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
+    let farewell = async {
+        stream.shutdown().await?;
+        let (mut unheard, mut left) = ([0; 4096], FAREWELL_BYTES);
+        while left > 0 {
+            match stream.read(&mut unheard).await? {
+                0 => break,
+                len => left = left.saturating_sub(len),
+            }
+        }
+        std::io::Result::Ok(())
+    };
+    let _best_effort = tokio::time::timeout(FAREWELL, farewell).await;
 }

@@ -35,17 +35,17 @@ pub(super) fn build(root: &Path) -> Result<PathBuf> {
     Ok(target.join("release/qiang"))
 }
 
-/// An admin's token for a data folder.
-pub(super) fn token(binary: &Path, data: &Path) -> Result<String> {
+/// The token of an admin with this name, for a data folder.
+pub(super) fn token(binary: &Path, data: &Path, user: &str) -> Result<String> {
     let mut command = Command::new(binary);
-    command.args(["tokens", "--user", "bench", "--role", "admin", "--data"]).arg(data);
+    command.args(["tokens", "--user", user, "--role", "admin", "--data"]).arg(data);
     Ok(crate::output_of(&mut command)?.trim().to_owned())
 }
 
 impl Product {
     /// Starts a server on a data folder.
     pub(super) fn start(binary: &Path, data: &Path) -> Result<Self> {
-        Self::start_with(binary, data, token(binary, data)?)
+        Self::start_with(binary, data, token(binary, data, "bench")?)
     }
 
     /// Starts a server on a data folder whose token is known.

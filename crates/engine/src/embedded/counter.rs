@@ -235,6 +235,11 @@ impl<C: Clock> Counter<C> {
         }
         desk.tick();
         for (question, to) in jobs {
+            // The line and the desk have the same bound, and only together they keep it.
+            if !self.fits(desk.waiting(), &question) {
+                let _heard = to.send(Err(Error::Overloaded));
+                continue;
+            }
             match desk.decide(&question) {
                 Asked::Settled(replies) => drop(to.send(Ok(replies))),
                 Asked::Waits(replies) => {

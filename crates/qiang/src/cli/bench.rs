@@ -37,7 +37,7 @@ const DEFAULT_CONNECTIONS: u32 = 64;
 
 const EXAMPLES: &str = "\
 Examples:
-  qiang bench                                          60,000 users in 30 s, one for each tenth
+  qiang bench                                          60,000 users in 30 s, a unit for one in ten
   qiang bench --rate 10000 --html report.html          the same at 10,000 a second, with plots
   qiang bench --scenario mixed --duration 2m           claims, orders, payments, give-ups, looks
   qiang bench --clients 128 --json -                   as fast as 128 clients can, JSON on stdout
@@ -132,11 +132,11 @@ pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
         let mut bench = Bench::prepare(args, config, plan, stock).await?;
         let result = bench.run(&mut stop).await;
         let ended = bench.end().await;
-        let result = result?;
-        ended?;
-        anyhow::Ok(result)
+        anyhow::Ok((result?, ended))
     })?;
+    let (result, ended) = result;
     args.tell(&result)?;
+    ended?;
     Ok(if result.verdict.exact { ExitCode::SUCCESS } else { super::Exit::Failed.into() })
 }
 

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::extract::{Caller, IdempotencyKey, from_json};
 use super::problem::{Lang, Problem};
 use crate::app::App;
+use crate::listener;
 use crate::sales::claims::{self, ClaimView, NewClaim};
 
 /// A request with more is for the general server.
@@ -63,6 +64,8 @@ struct Answers {
     body: Vec<u8>,
     /// The second the date was written for, and its text.
     date: (u64, String),
+    /// The last one says that no more will come.
+    closing: bool,
 }
 
 /// Answers claims on a connection for as long as nothing else comes. Hands back the connection,
@@ -79,7 +82,7 @@ pub(super) async fn serve(
     let mut since = Stopwatch::start();
     loop {
         match read(&input) {
-            Turn::Claim(call) if answers.bytes.len() < ANSWER_BYTES => {
+            Turn::Claim(call) if answers.bytes.len() < ANSWER_BYTES && !answers.closing => {
                 answers.add(app, &call, stop).await;
                 let bytes = call.bytes;
                 input.advance(bytes);
@@ -95,6 +98,10 @@ pub(super) async fn serve(
                 return None;
             }
             answers.bytes.clear();
+            if answers.closing {
+                listener::close(stream).await;
+                return None;
+            }
             if !input.is_empty() {
                 continue;
             }
@@ -136,7 +143,7 @@ fn read(input: &[u8]) -> Turn<'_> {
     }
     let mut call =
         Call { sale, authorization: None, key: None, language: None, body: &[], bytes: 0 };
-    let (mut length, mut json) = (None, false);
+    let (mut length, mut media_type) = (None, None);
     for header in request.headers.iter() {
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
         let (value, place) = match header.name.len() {
@@ -144,10 +151,7 @@ fn read(input: &[u8]) -> Turn<'_> {
             15 if is("idempotency-key") => (header.value, &mut call.key),
             15 if is("accept-language") => (header.value, &mut call.language),
             14 if is("content-length") => (header.value, &mut length),
-            12 if is("content-type") => {
-                json = header.value.eq_ignore_ascii_case(b"application/json");
-                continue;
-            }
+            12 if is("content-type") => (header.value, &mut media_type),
             10 if is("connection") && header.value.eq_ignore_ascii_case(b"keep-alive") => continue,
             // Everything that changes how a request is read or a connection is used.
             10 if is("connection") => return Turn::Other,
@@ -169,7 +173,8 @@ fn read(input: &[u8]) -> Turn<'_> {
             _ => return Turn::Other,
         },
     };
-    if length > 0 && !json {
+    let is_json = |value: &[u8]| value.eq_ignore_ascii_case(b"application/json");
+    if length > 0 && !media_type.is_some_and(is_json) {
         return Turn::Other;
     }
     call.bytes = head + length;
@@ -240,6 +245,7 @@ impl Answers {
         }
         if stop.is_cancelled() {
             self.header(&CONNECTION, CLOSE.as_bytes());
+            self.closing = true;
         }
         let length = self.body.len().to_string();
         self.header(&CONTENT_LENGTH, length.as_bytes());

@@ -4,7 +4,7 @@
 //! Nothing is guessed. A request whose outcome is not known widens what the server may say, and
 //! is named.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use serde::Serialize;
 
@@ -24,6 +24,8 @@ pub(crate) struct Ledger {
     lost: u64,
     unknown_claims: u64,
     unknown_releases: u64,
+    /// Claims that clients were told are paid.
+    paid: BTreeSet<u64>,
 }
 
 /// What was told about one claim.
@@ -80,7 +82,8 @@ impl Ledger {
                     told.released = true;
                 }
             }
-            Verb::Order | Verb::Pay | Verb::Look => {}
+            Verb::Pay => drop(self.paid.insert(ask.key)),
+            Verb::Order | Verb::Look => {}
         }
     }
 
@@ -102,6 +105,19 @@ impl Ledger {
             Verb::Claim => self.unknown_claims += 1,
             Verb::Release => self.unknown_releases += 1,
             Verb::Order | Verb::Pay | Verb::Look => {}
+        }
+    }
+
+    /// The server does not say anything: what clients were told stands alone.
+    pub(crate) fn unproven(&self, why: &str) -> Verdict {
+        let (users, _) = self.users(u32::MAX);
+        Verdict {
+            exact: false,
+            line: format!("NOT PROVEN: the books cannot be read: {why}"),
+            granted: self.told.len() as u64,
+            released: self.released,
+            users,
+            unknown: self.unknown_claims + self.unknown_releases,
         }
     }
 
@@ -129,6 +145,15 @@ impl Ledger {
         complain(
             books.available + books.held + books.ordered + books.paid != books.stock,
             format!("the server's own counts do not add up to {}", amount(books.stock)),
+        );
+        let paid = self.paid.len() as u64;
+        complain(
+            books.paid < paid,
+            format!(
+                "clients were told of {} paid, the server says {}",
+                units(paid),
+                amount(books.paid)
+            ),
         );
         complain(
             granted > books.stock && self.released == 0,
@@ -257,6 +282,24 @@ mod tests {
         assert!(!verdict.exact);
         assert!(verdict.line.contains("6 units were granted"), "{}", verdict.line);
         assert!(verdict.line.contains("do not add up"), "{}", verdict.line);
+    }
+
+    #[test]
+    fn a_payment_that_got_lost_is_found() {
+        let mut ledger = granted(2);
+        ledger.heard(&ask(Verb::Pay, 0), &Answer::Done { number: 0 });
+        ledger.heard(&ask(Verb::Pay, 0), &Answer::Again { number: 0 });
+        let line = "NOT EXACT: clients were told of 1 unit paid, the server says 0";
+        check(&ledger, &books(2, 2), line);
+        let paid = Books { ordered: 1, paid: 1, ..books(2, 2) };
+        check(&ledger, &paid, "exact: 2 of 2 units granted to 2 users, books agree");
+    }
+
+    #[test]
+    fn a_server_that_is_gone_proves_nothing() {
+        let verdict = granted(3).unproven("nobody answers");
+        assert_eq!(verdict.line, "NOT PROVEN: the books cannot be read: nobody answers");
+        assert_eq!((verdict.exact, verdict.granted, verdict.users), (false, 3, 3));
     }
 
     #[test]

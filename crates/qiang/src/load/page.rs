@@ -269,7 +269,29 @@ fn outcomes(run: &Run) -> String {
 }
 
 fn setup(run: &Run) -> String {
-    let (wanted, books, audit) = (&run.wanted, &run.books, &run.audit);
+    let wanted = &run.wanted;
+    let nothing = || "the server did not say".to_owned();
+    let books = run.books.as_ref().map_or_else(nothing, |books| {
+        format!(
+            "{} units: {} left, {} held, {} ordered, {} paid",
+            amount(books.stock),
+            amount(books.available),
+            amount(books.held),
+            amount(books.ordered),
+            amount(books.paid)
+        )
+    });
+    let audit = run.audit.as_ref().map_or_else(nothing, |audit| {
+        format!(
+            "{}: {} sales, {} claims, {} orders, {} payments compared in {} ms",
+            if audit.ok { "all books agree" } else { "THE BOOKS DIFFER" },
+            amount(audit.sales),
+            amount(audit.claims),
+            amount(audit.orders),
+            amount(audit.payments),
+            amount(audit.took_ms)
+        )
+    });
     let server = match &wanted.url {
         Some(url) => format!("{url}, sale {}", run.got.sale_id),
         None => "one of its own, on this machine, in a temporary folder".to_owned(),
@@ -298,29 +320,8 @@ fn setup(run: &Run) -> String {
             "sent again",
             format!("{} requests, because an answer did not come", amount(run.got.resent)),
         ),
-        (
-            "the sale",
-            format!(
-                "{} units: {} left, {} held, {} ordered, {} paid",
-                amount(books.stock),
-                amount(books.available),
-                amount(books.held),
-                amount(books.ordered),
-                amount(books.paid)
-            ),
-        ),
-        (
-            "the audit",
-            format!(
-                "{}: {} sales, {} claims, {} orders, {} payments compared in {} ms",
-                if audit.ok { "all books agree" } else { "THE BOOKS DIFFER" },
-                amount(audit.sales),
-                amount(audit.claims),
-                amount(audit.orders),
-                amount(audit.payments),
-                amount(audit.took_ms)
-            ),
-        ),
+        ("the sale", books),
+        ("the audit", audit),
         (
             "machine",
             escape(&format!(

@@ -29,8 +29,10 @@ pub(crate) struct Run {
     pub(crate) latency_by_request: BTreeMap<&'static str, Percentiles>,
     pub(crate) series: Vec<Point>,
     pub(crate) stock: Vec<Level>,
-    pub(crate) books: Books,
-    pub(crate) audit: crate::audit::Report,
+    /// What the server says of the sale; `null` if it says nothing any more.
+    pub(crate) books: Option<Books>,
+    /// Its audit; `null` likewise.
+    pub(crate) audit: Option<crate::audit::Report>,
     pub(crate) verdict: Verdict,
 }
 

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::frame::{BadFrame, Frame};
 use super::session::{Session, Words};
+use crate::listener;
 
 /// Read at once at first; the more a client sends, the more is read, up to a bound.
 const FIRST_READ: usize = 4 << 10;
@@ -19,9 +20,6 @@ const LARGEST_READ: usize = 128 << 10;
 const STRANGER_BYTES: usize = 16 << 10;
 /// Answers are sent when this many bytes of them are ready, at the latest.
 const ANSWER_BYTES: usize = 128 << 10;
-/// What a client still says while it is being closed is thrown away: so long, and so much of it.
-const FAREWELL: Duration = Duration::from_secs(1);
-const FAREWELL_BYTES: usize = 4 << 20;
 
 /// How long a client may take.
 #[derive(Debug, Clone, Copy)]
@@ -62,7 +60,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             () = up(&mut timer) => {
                 session.late();
                 let _best_effort = send(&mut stream, &mut session, patience).await;
-                return close(stream).await;
+                return listener::close(stream).await;
             }
             arrived = stream.read_buf(&mut input) => arrived,
             () = stop.cancelled() => return,
@@ -103,7 +101,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             return;
         }
         if session.ended || stop.is_cancelled() {
-            return close(stream).await;
+            return listener::close(stream).await;
         }
     }
 }
@@ -128,23 +126,6 @@ async fn send<S: AsyncWrite + Unpin>(
     let sent = tokio::time::timeout(patience.rest, sent).await;
     answers.clear();
     sent.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
-}
-
-/// Closes so that every answer arrives. Closing over something unread would be a reset, and a
-/// reset takes away what the client has not read yet.
-async fn close<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
-    let farewell = async {
-        stream.shutdown().await?;
-        let (mut unheard, mut left) = ([0; 4096], FAREWELL_BYTES);
-        while left > 0 {
-            match stream.read(&mut unheard).await? {
-                0 => break,
-                len => left = left.saturating_sub(len),
-            }
-        }
-        std::io::Result::Ok(())
-    };
-    let _best_effort = tokio::time::timeout(FAREWELL, farewell).await;
 }
 
 /// Returns when the time is up; without a limit, never.

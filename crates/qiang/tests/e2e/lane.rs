@@ -101,6 +101,8 @@ async fn both_ways_give_the_same_answers() {
         (&[&bob, json], "{} {}"),
         (&[&bob, "content-type: text/plain"], "{}"),
         (&[&bob, "content-type: application/json; charset=utf-8"], r#"{"quantity":1}"#),
+        (&[&bob, "content-type: text/plain", json], "{}"),
+        (&[&bob, json, "content-type: text/plain"], "{}"),
         (&[&bob], "{}"),
         (&[], ""),
         (&[zh], ""),

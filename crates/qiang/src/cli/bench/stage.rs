@@ -135,11 +135,17 @@ impl Bench {
             output::say("the load has ended: comparing the books …");
         }
         let (books, audit) = tokio::select! {
-            books = self.target.books(&self.sale) => books?,
+            books = self.target.books(&self.sale) => match books {
+                Ok((books, audit)) => (Ok(books), Some(audit)),
+                Err(error) => (Err(error), None),
+            },
             () = stop.asked() => anyhow::bail!("interrupted before the books were compared"),
         };
         let desk = work.desk();
-        let verdict = desk.ledger.verdict(&books, self.plan.scenario.limit_per_user());
+        let verdict = match &books {
+            Ok(books) => desk.ledger.verdict(books, self.plan.scenario.limit_per_user()),
+            Err(error) => desk.ledger.unproven(&format!("{error:#}")),
+        };
         let by_request = desk.recorder.by_verb().into_iter();
         Ok(Run {
             version: env!("CARGO_PKG_VERSION"),
@@ -154,7 +160,7 @@ impl Bench {
             latency_by_request: by_request.map(|(verb, p)| (verb.word(), p)).collect(),
             series: desk.recorder.slices().iter().map(Point::from).collect(),
             stock: levels,
-            books,
+            books: books.ok(),
             audit,
             verdict,
         })

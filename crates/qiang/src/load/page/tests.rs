@@ -56,8 +56,8 @@ fn run(slices: u32, us: u64) -> Run {
         latency_by_request: BTreeMap::from([("claim", percentiles(us))]),
         series: (0..slices).map(point).collect(),
         stock: (0..slices).map(level).collect(),
-        books: Books::default(),
-        audit: crate::audit::Report::default(),
+        books: Some(Books::default()),
+        audit: Some(crate::audit::Report::default()),
         verdict: Verdict {
             exact: true,
             line: "exact: 9 of 9 units granted to 9 users, books agree".into(),
