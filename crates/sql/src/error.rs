@@ -224,7 +224,7 @@ impl Error {
 
     fn database(&self) -> Option<&dyn DatabaseError> {
         match self {
-            Self::Database(error) => error.as_database_error(),
+            Self::Open { source, .. } | Self::Database(source) => source.as_database_error(),
             _ => None,
         }
     }

@@ -5,17 +5,21 @@
 //! their own connections, each on the newest committed state (WAL).
 
 use std::path::Path;
+use std::pin::pin;
 use std::time::Duration;
 
 use sqlx::ConnectOptions;
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
+use tokio::time::timeout;
 
 use crate::error::{Error, Result};
 
 /// How long to wait for another process (`qiang audit`, a person's `sqlite3`) to let go.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long until a file that is locked is opened again.
+const RETRY: Duration = Duration::from_millis(10);
 /// Reads are short and come from the cache; more connections would only hold more memory.
 const MAX_READERS: u32 = 4;
 /// All multi-row statements of the projector in all their sizes, and room for the rest.
@@ -55,10 +59,24 @@ impl Pools {
             // that takes a quarter of the projector's time.
             .pragma("temp_store", "MEMORY")
             .disable_statement_logging();
-        let writer = pool(1).connect_with(writing).await;
-        let writer = writer.map_err(|source| Error::Open { path: path.to_owned(), source })?;
+        let writer = open_writer(path, writing).await?;
         let readers = pool(MAX_READERS).connect_lazy_with(options.pragma("query_only", "ON"));
         Ok(Self { writer, readers })
+    }
+}
+
+/// Of two that make a new file one with a write-ahead log, SQLite tells one at once that it is
+/// locked, whatever its timeout: waiting is done here.
+async fn open_writer(path: &Path, options: SqliteConnectOptions) -> Result<SqlitePool> {
+    let mut too_long = pin!(tokio::time::sleep(BUSY_TIMEOUT));
+    loop {
+        let error = match pool(1).connect_with(options.clone()).await {
+            Ok(pool) => return Ok(pool),
+            Err(source) => Error::Open { path: path.to_owned(), source },
+        };
+        if !error.is_transient() || timeout(RETRY, too_long.as_mut()).await.is_ok() {
+            return Err(error);
+        }
     }
 }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 use qiang_sql::scratch::{Scratch, available};
 use qiang_sql::{Database, Dialect, Error, Limits, Value, on_every_database, sql};
 use qiang_testkit::proxy::Proxy;
+use sqlx::ConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
 use tokio::net::TcpListener;
 
 use crate::reading_and_writing::database;
@@ -52,6 +54,22 @@ async fn no_such_user_and_no_such_database() {
         let missing = error(&format!("{scheme}://{user}@{address}/no_such_database")).await;
         assert!(matches!(missing, Error::UnknownDatabase { .. }), "{missing:?}");
     }
+}
+
+/// Making it a file with a write-ahead log is a write, and of two that come for it at once SQLite
+/// tells one that the file is locked, however long that one would wait.
+#[tokio::test]
+async fn a_new_file_that_another_writes() {
+    let scratch = Scratch::new(Dialect::Sqlite).await;
+    let options: SqliteConnectOptions = scratch.url().parse().expect("a URL");
+    let mut other = options.create_if_missing(true).connect().await.expect("a new file");
+    sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.expect("nobody else is there");
+    let url = scratch.url().to_owned();
+    let opening = tokio::spawn(async move { Database::open(&url).await });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(!opening.is_finished(), "it waits: {:?}", opening.await);
+    sqlx::raw_sql("COMMIT").execute(&mut other).await.expect("written");
+    opening.await.expect("no panic").expect("opened").ping().await.expect("it answers");
 }
 
 #[tokio::test]
