@@ -20,6 +20,7 @@ mod backends;
 mod figures;
 mod footprint;
 mod goals;
+mod http;
 mod load;
 mod machine;
 mod page;
@@ -28,7 +29,7 @@ mod redis;
 mod resp;
 mod table;
 
-const PARTS: [&str; 6] = ["engine", "http", "redis", "resp", "load", "footprint"];
+const PARTS: [&str; 5] = ["engine", "http", "resp", "load", "footprint"];
 /// What `bench all` writes.
 const PAGE: &str = "docs/BENCHMARKS.md";
 
@@ -56,10 +57,12 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
         eprintln!("measuring {part} …");
         let measured = match part {
             "engine" => cargo_bench("qiang-engine", "claims", &options, &scratch, &mut figures),
-            "http" => cargo_bench("qiang", "http", &options, &scratch, &mut figures),
-            "redis" => redis::measure(&root, &scratch, options.quick, &mut figures),
-            "resp" => built(&root, &mut binary)
-                .and_then(|binary| resp::measure(binary, &scratch, options.quick, &mut figures)),
+            "http" => built(&root, &mut binary).and_then(|binary| {
+                http::measure(&root, binary, &scratch, options.quick, &mut figures)
+            }),
+            "resp" => built(&root, &mut binary).and_then(|binary| {
+                resp::measure(&root, binary, &scratch, options.quick, &mut figures)
+            }),
             "load" => built(&root, &mut binary)
                 .and_then(|binary| load::measure(binary, &scratch, options.quick, &mut figures)),
             _ => built(&root, &mut binary)
@@ -180,8 +183,8 @@ mod tests {
 
     #[test]
     fn arguments_are_understood_or_refused() {
-        let all = options("--quick --only redis --only http --write docs/B.md").unwrap();
-        assert!(all.quick && all.wants("redis") && all.wants("http") && !all.wants("engine"));
+        let all = options("--quick --only resp --only http --write docs/B.md").unwrap();
+        assert!(all.quick && all.wants("resp") && all.wants("http") && !all.wants("engine"));
         assert_eq!(all.write, Some("docs/B.md".into()));
         let page = options("all --quick").unwrap();
         assert!(page.all && page.wants("resp") && page.write == Some(super::PAGE.into()));

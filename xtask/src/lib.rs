@@ -35,7 +35,7 @@ Commands:
   bench            Measure the engine, both doors, a crowd at a fixed rate, what an idle server
                    takes, and Redis, in one run; print one table.
       --quick          Fewer requests and one round: a look, not a result.
-      --only PART      Only `engine`, `http`, `redis`, `resp`, `load` or `footprint`. May be
+      --only PART      Only `engine`, `http`, `resp`, `load` or `footprint`. May be
                        repeated.
       --write FILE     Also write the table, with a description of the machine, as Markdown.
   bench all        The same and `bench redis`, written into docs/BENCHMARKS.md.

@@ -15,6 +15,7 @@ pub(crate) mod ledger;
 mod line;
 mod link;
 pub(crate) mod page;
+pub(crate) mod processor;
 pub(crate) mod record;
 pub(crate) mod resp;
 pub(crate) mod result;

@@ -29,7 +29,7 @@ pub use ports::free_port;
 pub use postgres::Postgres;
 pub use program::{
     ASYNC_TIMEOUT, K6, MARIADB, MARIADB_INSTALL, Missing, NODE, NODE_REDIS, POSTGRES, Program,
-    REDIS, REDIS_PY, Source, VALKEY, downloads, or_skip,
+    REDIS, REDIS_PY, Source, VALKEY, WRK, downloads, or_skip,
 };
 pub use redis::Redis;
 pub use resp::Value;

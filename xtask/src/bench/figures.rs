@@ -1,8 +1,8 @@
 //! What was measured: lines of JSON with a name, labels and one or more measures.
 //!
 //! `{"name":"engine_claims","in_flight":512,"per_sec":1200000}`: `per_sec`, `seconds`,
-//! `bytes_per_claim`, `journal_writes`, `mb`, `errors` and whatever ends in `_ms` or `_us` are measures, all
-//! else are labels that tell figures of one name apart.
+//! `bytes_per_claim`, `journal_writes`, `mb`, `errors` and whatever ends in `_ms`, `_us` or
+//! `_percent` are measures, all else are labels that tell figures of one name apart.
 
 use serde_json::{Map, Value};
 
@@ -91,6 +91,7 @@ fn is_measure(key: &str) -> bool {
     ["per_sec", "seconds", "bytes_per_claim", "journal_writes", "mb", "errors"].contains(&key)
         || key.ends_with("_ms")
         || key.ends_with("_us")
+        || key.ends_with("_percent")
 }
 
 #[cfg(test)]

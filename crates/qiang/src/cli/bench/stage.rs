@@ -18,6 +18,7 @@ use crate::client::Client;
 use crate::config::Config;
 use crate::http::json_time;
 use crate::load::http::Http;
+use crate::load::processor::Meter;
 use crate::load::resp::Resp;
 use crate::load::result::{Got, Level, Machine, Point, Run, Wanted, ended};
 use crate::load::scenario::PRICE_CENTS;
@@ -125,7 +126,9 @@ impl Bench {
             output::say(self.intent());
         }
         let mut running = Running::start(self.plan, door).await?;
-        let levels = self.watch(&mut running, stop).await;
+        let mut meter = Meter::start();
+        let levels = self.watch(&mut running, meter.as_mut(), stop).await;
+        let processor = meter.and_then(|meter| meter.result());
         self.view.end();
         let levels = levels?;
         let work = running.join();
@@ -153,7 +156,7 @@ impl Bench {
             command: command(),
             machine: Machine::this(),
             wanted: self.wanted.clone(),
-            got: Got::of(&desk.recorder, &self.sale, took),
+            got: Got::of(&desk.recorder, &self.sale, took, processor),
             outcomes: ended(&desk.recorder),
             latency: desk.recorder.latency(),
             service: desk.recorder.service(),
@@ -170,6 +173,7 @@ impl Bench {
     async fn watch(
         &mut self,
         running: &mut Running,
+        mut meter: Option<&mut Meter>,
         stop: &mut Stop,
     ) -> anyhow::Result<Vec<Level>> {
         let slice = slice_of(self.plan.duration);
@@ -189,6 +193,9 @@ impl Bench {
                 }
             };
             let asked_at = work.elapsed();
+            if let Some(meter) = &mut meter {
+                meter.look(asked_at);
+            }
             let available = self.target.sale(&self.sale).await.ok().map(|sale| sale.available);
             if let Some(available) = available {
                 let at_secs = asked_at.as_secs_f64();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::html;
 use crate::load::ledger::{Books, Verdict};
+use crate::load::processor::Processor;
 use crate::load::record::{Class, Percentiles};
 use crate::load::result::{Ended, Got, Level, Machine, Point, Run, Wanted};
 use crate::load::scenario::Scenario;
@@ -49,6 +50,7 @@ fn run(slices: u32, us: u64) -> Run {
             errors: 0,
             per_sec: 9.0,
             resent: 0,
+            processor: Some(Processor { busy: 0.71, stolen: 0.02, stolen_at_worst: 0.4 }),
         },
         outcomes: vec![granted],
         latency: percentiles(us),
