@@ -65,9 +65,9 @@ async fn a_new_file_that_another_writes() {
     let mut other = options.create_if_missing(true).connect().await.expect("a new file");
     sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.expect("nobody else is there");
     let url = scratch.url().to_owned();
-    let opening = tokio::spawn(async move { Database::open(&url).await });
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(!opening.is_finished(), "it waits: {:?}", opening.await);
+    let mut opening = tokio::spawn(async move { Database::open(&url).await });
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut opening).await;
+    assert!(early.is_err(), "it did not wait: {early:?}");
     sqlx::raw_sql("COMMIT").execute(&mut other).await.expect("written");
     opening.await.expect("no panic").expect("opened").ping().await.expect("it answers");
 }
