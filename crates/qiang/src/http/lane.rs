@@ -271,3 +271,6 @@ impl Answers {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -45,18 +45,13 @@ async fn p16_a_redis_that_went_back_to_an_old_copy_is_noticed_and_put_right() {
     let sale = crowd::sale(doors[0], STOCK, json!({})).await;
     let sales = std::slice::from_ref(&sale);
     let mut tales = Crowd::rush(&doors, sales, 0..50, Asking::Once).end().await;
-    let (data, aside) = (data_of(&redis), tempfile::tempdir().expect("a folder"));
-    let copy = aside.path().join("copy");
-    copy_folder(&data, &copy);
+    let copy = OldCopy::of(&redis);
     tales.extend(Crowd::rush(&doors, sales, 50..120, Asking::Once).end().await);
     assert_eq!(granted(&tales).len(), 120, "{:?}", others(&tales));
     recorded(doors[0]).await;
     recorded(doors[1]).await;
 
-    redis.kill().expect("it runs");
-    std::fs::remove_dir_all(&data).expect("ours");
-    copy_folder(&copy, &data);
-    redis.restart().expect("it starts");
+    copy.put_back(&redis);
     noticed(doors, &sale, "has gone back").await;
     is_put_back(&shop, doors, &sale, tales).await;
 }
@@ -64,25 +59,11 @@ async fn p16_a_redis_that_went_back_to_an_old_copy_is_noticed_and_put_right() {
 /// There is no worker, so that the records know nothing of what was sold last: only the door does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p16_what_only_one_door_saw_is_missed_all_the_same() {
-    let durability = redis::Durability::Always;
-    let options = redis::Options { durability, ..Default::default() };
-    let Some(redis) = or_skip(Redis::start(&options)) else { return };
-    let Some(shop) = Shop::on(&redis.url(), Dialect::Postgres).await else { return };
-    let nodes = ["api", "api"].map(|roles| shop.start(roles));
+    let Some(forgotten) = Forgotten::by_one_door().await else { return };
+    let Forgotten { shop, nodes, sale, .. } = &forgotten;
     let doors = [nodes[0].address, nodes[1].address];
-    let sale = crowd::sale(doors[0], STOCK, json!({})).await;
-    let sales = std::slice::from_ref(&sale);
-    let (data, aside) = (data_of(&redis), tempfile::tempdir().expect("a folder"));
-    let copy = aside.path().join("copy");
-    copy_folder(&data, &copy);
-    let gone = Crowd::rush(&doors[..1], sales, 0..50, Asking::Once).end().await;
-    assert_eq!(granted(&gone).len(), 50, "{:?}", others(&gone));
-    redis.kill().expect("it runs");
-    std::fs::remove_dir_all(&data).expect("ours");
-    copy_folder(&copy, &data);
-    redis.restart().expect("it starts");
-
-    noticed([doors[0]; 2], &sale, "has gone back").await;
+    let sales = std::slice::from_ref(sale);
+    noticed([doors[0]; 2], sale, "has gone back").await;
     eventually("everybody can know", async || shop.audit(&[]).code == Some(1)).await;
     let ended = shop.audit(&["--repair"]);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
@@ -92,7 +73,7 @@ async fn p16_what_only_one_door_saw_is_missed_all_the_same() {
     let tales = Crowd::rush(&doors, sales, 0..260, Asking::UntilAnswered).end().await;
     assert_eq!(granted(&tales).len(), STOCK as usize, "{:?}", others(&tales));
     recorded(doors[0]).await;
-    check(&doors, &sale, STOCK, "ordered", &tales).await;
+    check(&doors, sale, STOCK, "ordered", &tales).await;
     audit(doors[0]).await;
     shop.audit_ok();
 }
@@ -101,27 +82,13 @@ async fn p16_what_only_one_door_saw_is_missed_all_the_same() {
 /// one is asked again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p16_what_one_door_saw_is_missed_although_the_other_went_further() {
-    let durability = redis::Durability::Always;
-    let options = redis::Options { durability, ..Default::default() };
-    let Some(redis) = or_skip(Redis::start(&options)) else { return };
-    let Some(shop) = Shop::on(&redis.url(), Dialect::Postgres).await else { return };
-    let nodes = ["api", "api"].map(|roles| shop.start(roles));
+    let Some(forgotten) = Forgotten::by_one_door().await else { return };
+    let Forgotten { shop, nodes, sale, .. } = &forgotten;
     let doors = [nodes[0].address, nodes[1].address];
-    let sale = crowd::sale(doors[0], STOCK, json!({})).await;
-    let sales = std::slice::from_ref(&sale);
-    let (data, aside) = (data_of(&redis), tempfile::tempdir().expect("a folder"));
-    let copy = aside.path().join("copy");
-    copy_folder(&data, &copy);
-    let gone = Crowd::rush(&doors[..1], sales, 0..50, Asking::Once).end().await;
-    assert_eq!(granted(&gone).len(), 50, "{:?}", others(&gone));
-    redis.kill().expect("it runs");
-    std::fs::remove_dir_all(&data).expect("ours");
-    copy_folder(&copy, &data);
-    redis.restart().expect("it starts");
-
+    let sales = std::slice::from_ref(sale);
     let kept = Crowd::rush(&doors[1..], sales, 50..150, Asking::UntilAnswered).end().await;
     assert_eq!(granted(&kept).len(), 100, "{:?}", others(&kept));
-    noticed([doors[0]; 2], &sale, "has gone back").await;
+    noticed([doors[0]; 2], sale, "has gone back").await;
     eventually("everybody can know", async || shop.audit(&[]).code == Some(1)).await;
     let ended = shop.audit(&["--repair"]);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
@@ -131,7 +98,7 @@ async fn p16_what_one_door_saw_is_missed_although_the_other_went_further() {
     let tales = Tales::from_iter(kept.into_iter().chain(more));
     assert_eq!(granted(&tales).len(), STOCK as usize, "{:?}", others(&tales));
     recorded(doors[0]).await;
-    check(&doors, &sale, STOCK, "ordered", &tales).await;
+    check(&doors, sale, STOCK, "ordered", &tales).await;
     audit(doors[0]).await;
     shop.audit_ok();
 }
@@ -182,14 +149,57 @@ async fn is_put_back(shop: &Shop, doors: [SocketAddr; 2], sale: &str, mut tales:
     shop.audit_ok();
 }
 
-/// The folder of the append-only file.
-fn data_of(redis: &Redis) -> PathBuf {
-    let answer = redis.command(&["CONFIG", "GET", "dir"]).expect("it runs");
-    Path::new(&answer.list()[1].text()).join("appendonlydir")
+/// A sale of which only the first door knows that fifty units are gone.
+struct Forgotten {
+    _redis: Redis,
+    shop: Shop,
+    nodes: [Node; 2],
+    sale: String,
 }
 
-fn copy_folder(from: &Path, to: &Path) {
-    std::fs::create_dir(to).expect("a folder");
+impl Forgotten {
+    async fn by_one_door() -> Option<Self> {
+        let durability = redis::Durability::Always;
+        let options = redis::Options { durability, ..Default::default() };
+        let redis = or_skip(Redis::start(&options))?;
+        let shop = Shop::on(&redis.url(), Dialect::Postgres).await?;
+        let nodes = ["api", "api"].map(|roles| shop.start(roles));
+        let doors = [nodes[0].address];
+        let sale = crowd::sale(doors[0], STOCK, json!({})).await;
+        let copy = OldCopy::of(&redis);
+        let sales = std::slice::from_ref(&sale);
+        let gone = Crowd::rush(&doors, sales, 0..50, Asking::Once).end().await;
+        assert_eq!(granted(&gone).len(), 50, "{:?}", others(&gone));
+        copy.put_back(&redis);
+        Some(Self { _redis: redis, shop, nodes, sale })
+    }
+}
+
+/// What an append-only file was at a moment.
+struct OldCopy {
+    data: PathBuf,
+    aside: tempfile::TempDir,
+}
+
+impl OldCopy {
+    fn of(redis: &Redis) -> Self {
+        let answer = redis.command(&["CONFIG", "GET", "dir"]).expect("it runs");
+        let data = Path::new(&answer.list()[1].text()).join("appendonlydir");
+        let aside = tempfile::tempdir().expect("a folder");
+        copy_files(&data, aside.path());
+        Self { data, aside }
+    }
+
+    fn put_back(&self, redis: &Redis) {
+        redis.kill().expect("it runs");
+        std::fs::remove_dir_all(&self.data).expect("ours");
+        std::fs::create_dir(&self.data).expect("a folder");
+        copy_files(self.aside.path(), &self.data);
+        redis.restart().expect("it starts");
+    }
+}
+
+fn copy_files(from: &Path, to: &Path) {
     for entry in from.read_dir().expect("a folder") {
         let entry = entry.expect("readable");
         std::fs::copy(entry.path(), to.join(entry.file_name())).expect("copied");
