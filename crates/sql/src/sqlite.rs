@@ -26,9 +26,10 @@ const MAX_READERS: u32 = 4;
 const CACHED_STATEMENTS: usize = 128;
 /// The writer's page cache, in KiB: the upper levels of all trees and the pages that are hot.
 const WRITER_CACHE_KIB: u32 = 64 * 1024;
-/// Pages in the WAL before a commit copies them back: 64 MiB. A page that many commits change is
-/// copied once for each checkpoint, so rarer is cheaper.
-const CHECKPOINT_PAGES: u32 = 16_384;
+/// Pages in the WAL before a commit copies them back: 4 MiB. Rarer is hardly cheaper, as nearly every
+/// page there is another one, and what is copied is synced at once: 64 MiB held up the syncs of the
+/// journal, on the same disk, for a tenth of a second.
+const CHECKPOINT_PAGES: u32 = 1_024;
 
 /// The connections to one SQLite file.
 #[derive(Clone)]

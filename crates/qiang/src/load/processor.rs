@@ -23,6 +23,7 @@ pub(crate) struct Meter {
     begun: Ticks,
     last: Ticks,
     last_at: Duration,
+    last_slice: Ticks,
     worst: f64,
 }
 
@@ -40,7 +41,7 @@ impl Meter {
     /// Nothing where no kernel tells.
     pub(crate) fn start() -> Option<Self> {
         let begun = Ticks::read()?;
-        Some(Self { begun, last: begun, last_at: Duration::ZERO, worst: 0.0 })
+        Some(Self { begun, last: begun, last_at: Duration::ZERO, last_slice: begun, worst: 0.0 })
     }
 
     /// To be called a few times a second, with the time since the start.
@@ -52,6 +53,14 @@ impl Meter {
             self.worst = self.worst.max(now.since(self.last).stolen);
             (self.last, self.last_at) = (now, at);
         }
+    }
+
+    /// The share that was taken away since this was asked the last time.
+    pub(crate) fn stolen(&mut self) -> Option<f64> {
+        let now = Ticks::read()?;
+        let since = now.since(self.last_slice);
+        self.last_slice = now;
+        Some(since.stolen)
     }
 
     /// Since the start.

@@ -92,6 +92,8 @@ pub(crate) struct Slice {
     pub(crate) to: Duration,
     pub(crate) latency: Percentiles,
     pub(crate) outcomes: Counts,
+    /// The share of the processors that the host took away; `None` if nobody tells.
+    pub(crate) stolen: Option<f64>,
 }
 
 /// Everything measured so far.
@@ -155,13 +157,14 @@ impl Recorder {
     }
 
     /// Ends a slice and begins the next.
-    pub(crate) fn cut(&mut self, now: Duration) {
+    pub(crate) fn cut(&mut self, now: Duration, stolen: Option<f64>) {
         if self.slices.len() < MAX_SLICES && now > self.slice_from {
             self.slices.push(Slice {
                 from: self.slice_from,
                 to: now,
                 latency: Percentiles::of(&self.slice),
                 outcomes: std::mem::take(&mut self.slice_outcomes),
+                stolen,
             });
             self.slice.reset();
             self.slice_from = now;
@@ -247,10 +250,10 @@ mod tests {
         let mut recorder = Recorder::new();
         recorder.record(&sample(10));
         recorder.record(&sample(10));
-        recorder.cut(Duration::from_secs(1));
-        recorder.cut(Duration::from_secs(1));
+        recorder.cut(Duration::from_secs(1), None);
+        recorder.cut(Duration::from_secs(1), None);
         recorder.count(Verb::Claim, Outcome::error("backlog_full"), 3);
-        recorder.cut(Duration::from_secs(2));
+        recorder.cut(Duration::from_secs(2), None);
         let slices = recorder.slices();
         assert_eq!(slices.len(), 2);
         assert_eq!((slices[0].latency.count, slices[1].latency.count), (2, 0));

@@ -98,6 +98,8 @@ pub(crate) struct Point {
     pub(crate) errors_per_sec: f64,
     pub(crate) latency: Percentiles,
     pub(crate) outcomes: BTreeMap<&'static str, u64>,
+    /// The share of this machine's processors that its host took away meanwhile.
+    pub(crate) stolen: Option<f64>,
 }
 
 /// What was left at a moment.
@@ -186,6 +188,7 @@ impl From<&Slice> for Point {
             errors_per_sec: rate(errors, took),
             latency: slice.latency,
             outcomes: slice.outcomes.iter().map(|(outcome, n)| (outcome.name, *n)).collect(),
+            stolen: slice.stolen,
         }
     }
 }

@@ -128,12 +128,12 @@ impl Bench {
         let mut running = Running::start(self.plan, door).await?;
         let mut meter = Meter::start();
         let levels = self.watch(&mut running, meter.as_mut(), stop).await;
-        let processor = meter.and_then(|meter| meter.result());
         self.view.end();
         let levels = levels?;
         let work = running.join();
         let took = work.elapsed();
-        work.desk().recorder.cut(took);
+        let processor = meter.as_ref().and_then(Meter::result);
+        work.desk().recorder.cut(took, meter.as_mut().and_then(Meter::stolen));
         if !matches!(self.view, View::Quiet) {
             output::say("the load has ended: comparing the books …");
         }
@@ -208,7 +208,8 @@ impl Bench {
                 let mut desk = work.desk();
                 let due = asked_at.saturating_sub(desk.recorder.slice_from()) + WATCH / 2 >= slice;
                 if due {
-                    desk.recorder.cut(work.elapsed());
+                    let stolen = meter.as_mut().and_then(|meter| meter.stolen());
+                    desk.recorder.cut(work.elapsed(), stolen);
                 }
                 due
             };

@@ -22,6 +22,7 @@ fn run(slices: u32, us: u64) -> Run {
         errors_per_sec: 0.0,
         latency: percentiles(us),
         outcomes: BTreeMap::from([("granted", 9)]),
+        stolen: Some(0.0),
     };
     let level = |n: u32| Level { at_secs: n.into(), available: 9 };
     let granted = Ended { request: "claim", outcome: "granted", class: Class::Done, count: 9 };
