@@ -28,6 +28,12 @@ const BATCH: usize = 8_192;
 /// A rest behind a small batch lets the next one grow: the claim path needs processor and disk
 /// more than the records do. Whoever waits for the records cuts it short.
 const REST: Duration = Duration::from_millis(200);
+/// While claims come faster than they can be carried over, it rests behind each batch, so many times
+/// as long as that took and not longer than this. After the longest rush it rests no more, so that a
+/// shop that is always busy has its records, too.
+const RESTS_IN_RUSH: u32 = 4;
+const LONGEST_REST: Duration = Duration::from_secs(1);
+const LONGEST_RUSH: Duration = Duration::from_secs(10);
 /// As far below normal as it goes: in a rush the records wait, and catch up after it.
 const NICENESS: i32 = 19;
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
@@ -262,6 +268,23 @@ pub struct Projector {
     trimmed: Vec<u64>,
 }
 
+/// Whether claims come faster than they are carried over.
+#[derive(Default)]
+struct Rush {
+    pending: u64,
+    began: Option<Stopwatch>,
+}
+
+impl Rush {
+    /// Asked behind each full batch, with what is still to be carried over.
+    fn is_on(&mut self, pending: u64) -> bool {
+        let grew = pending > self.pending;
+        self.pending = pending;
+        let began = self.began.get_or_insert_with(Stopwatch::start);
+        grew && began.elapsed() < LONGEST_RUSH
+    }
+}
+
 impl Projector {
     /// Stands where the records say it stopped.
     pub async fn new(engine: Engine, store: Store) -> Result<Self, Error> {
@@ -313,8 +336,10 @@ impl Projector {
             };
             let (mut backoff, mut looked) = (FIRST_BACKOFF, Stopwatch::start());
             let mut told: Option<Stopwatch> = None;
+            let mut rush = Rush::default();
             loop {
                 let wanted = shared.is_wanted(&self.positions);
+                let worked = Stopwatch::start();
                 let stepped = self.round(&part, share.as_mut(), &mut looked, wanted).await;
                 reached.send_replace(self.positions.clone());
                 shared.tell(stepped.as_ref().err().map(|error| crate::chain(error)));
@@ -339,7 +364,14 @@ impl Projector {
                         Ok(events) => {
                             backoff = FIRST_BACKOFF;
                             if events < BATCH {
+                                rush = Rush::default();
                                 self.rest(&part, &shared).await;
+                            } else if rush.is_on(self.pending())
+                                && !shared.is_wanted(&self.positions)
+                            {
+                                let woken = shared.raised.notified();
+                                let rest = (worked.elapsed() * RESTS_IN_RUSH).min(LONGEST_REST);
+                                let _cut_short = tokio::time::timeout(rest, woken).await;
                             }
                         }
                     }
