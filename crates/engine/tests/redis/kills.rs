@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use qiang_core::{Book, Claim, Outcome, PoolId, Refusal};
+use qiang_core::{Book, Claim, Event, Outcome, PoolId, Refusal};
 use qiang_engine::redis::Engine;
 use qiang_testkit::contract;
 use qiang_testkit::servers::redis::Durability;
@@ -64,6 +64,12 @@ pub(crate) async fn sells(engine: &Engine, id: PoolId, more: u32) {
     tokio::time::timeout(PATIENCE, sold).await.expect("it goes on");
 }
 
+/// What the log says of somebody.
+fn about<'a>(events: &'a [Event], claim: &Claim) -> Vec<&'a Event> {
+    let names = |event: &&Event| format!("{event:?}").contains(claim.user.as_str());
+    events.iter().filter(names).collect()
+}
+
 /// Everything anybody was told is there, nothing is sold twice, and the log says the same.
 pub(crate) async fn audit(
     engine: &Engine,
@@ -83,7 +89,8 @@ pub(crate) async fn audit(
         let taken: u32 = all.iter().map(|claim| claim.quantity).sum();
         assert!(taken <= view.total && view.available + taken == view.total, "{view:?}");
         for claim in &all {
-            assert_eq!(book.claim(claim.id).as_ref(), Some(claim));
+            let logged = book.claim(claim.id);
+            assert_eq!(logged.as_ref(), Some(claim), "{:?}", about(&events, claim));
         }
         let users: BTreeMap<&str, &Claim> =
             all.iter().map(|claim| (claim.user.as_str(), claim)).collect();
