@@ -41,6 +41,17 @@ struct Options {
     write: Option<PathBuf>,
 }
 
+/// What a part that measures the product works with.
+struct Stage<'a> {
+    /// The repository.
+    root: &'a Path,
+    /// The product, as it is shipped.
+    binary: &'a Path,
+    /// A folder on the disk of the build.
+    scratch: &'a Path,
+    quick: bool,
+}
+
 /// Measures, prints the table, and writes it when asked.
 pub fn run(args: &[String]) -> Result<ExitCode> {
     let root = crate::root()?;
@@ -57,16 +68,15 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
         eprintln!("measuring {part} …");
         let measured = match part {
             "engine" => cargo_bench("qiang-engine", "claims", &options, &scratch, &mut figures),
-            "http" => built(&root, &mut binary).and_then(|binary| {
-                http::measure(&root, binary, &scratch, options.quick, &mut figures)
+            _ => built(&root, &mut binary).and_then(|binary| {
+                let stage = Stage { root: &root, binary, scratch: &scratch, quick: options.quick };
+                match part {
+                    "http" => http::measure(&stage, &mut figures),
+                    "resp" => resp::measure(&stage, &mut figures),
+                    "load" => load::measure(&stage, &mut figures),
+                    _ => footprint::measure(&stage, &mut figures),
+                }
             }),
-            "resp" => built(&root, &mut binary).and_then(|binary| {
-                resp::measure(&root, binary, &scratch, options.quick, &mut figures)
-            }),
-            "load" => built(&root, &mut binary)
-                .and_then(|binary| load::measure(binary, &scratch, options.quick, &mut figures)),
-            _ => built(&root, &mut binary)
-                .and_then(|binary| footprint::measure(binary, &scratch, &mut figures)),
         };
         if let Err(error) = measured {
             eprintln!("{part}: {error:#}");

@@ -1,11 +1,11 @@
 //! What the product takes when nobody asks for anything, and how soon it answers.
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde_json::json;
 
+use super::Stage;
 use super::figures::Figures;
 use super::product::{Product, token};
 use crate::stopwatch::Stopwatch;
@@ -16,7 +16,8 @@ const STARTS: usize = 5;
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
 /// Memory of an idle server, time from its start to its first claim, size of the binary.
-pub(super) fn measure(binary: &Path, scratch: &Path, figures: &mut Figures) -> Result<()> {
+pub(super) fn measure(stage: &Stage<'_>, figures: &mut Figures) -> Result<()> {
+    let Stage { binary, scratch, .. } = *stage;
     let data = scratch.join("footprint");
     let server = Product::start(binary, &data)?;
     std::thread::sleep(SETTLED_AFTER);

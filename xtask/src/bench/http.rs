@@ -5,13 +5,14 @@
 //! minute has it for everybody; the median round of each counts.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use qiang_testkit::servers::WRK;
 use serde_json::json;
 
+use super::Stage;
 use super::figures::Figures;
 use super::product::Product;
 use crate::servers;
@@ -23,18 +24,12 @@ const USERS: u64 = 400_000;
 const STOCK: u64 = 1_000_000_000;
 
 /// Measures claims, sold-out refusals and nothing at all, or says that wrk cannot be had.
-pub(super) fn measure(
-    root: &Path,
-    binary: &Path,
-    scratch: &Path,
-    quick: bool,
-    figures: &mut Figures,
-) -> Result<()> {
+pub(super) fn measure(stage: &Stage<'_>, figures: &mut Figures) -> Result<()> {
     if !servers::ensure_installed(WRK)? {
         return Ok(());
     }
-    let (rounds, seconds) = if quick { (1, 2) } else { (5, 5) };
-    let bench = Bench { script: &root.join("bench/claim.lua"), binary, scratch, seconds };
+    let (rounds, seconds) = if stage.quick { (1, 2) } else { (5, 5) };
+    let bench = Bench { stage, script: stage.root.join("bench/claim.lua"), seconds };
     let mut speeds = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..rounds {
         let [noop, claims, sold_out] = &mut speeds;
@@ -52,19 +47,19 @@ pub(super) fn measure(
 }
 
 struct Bench<'a> {
-    script: &'a Path,
-    binary: &'a Path,
-    scratch: &'a Path,
+    stage: &'a Stage<'a>,
+    script: PathBuf,
     seconds: u64,
 }
 
 impl Bench<'_> {
     /// One round on a sale of so many units, and one of the peer with the same requests before it.
     fn claims(&self, stock: u64, noop: Option<&mut Vec<f64>>, speeds: &mut Vec<f64>) -> Result<()> {
-        let (data, tokens) = (self.scratch.join("http"), self.scratch.join("tokens.csv"));
-        let server = Product::start(self.binary, &data)?;
+        let (data, tokens) =
+            (self.stage.scratch.join("http"), self.stage.scratch.join("tokens.csv"));
+        let server = Product::start(self.stage.binary, &data)?;
         let sale = server.open_sale(stock)?;
-        let mut mint = Command::new(self.binary);
+        let mut mint = Command::new(self.stage.binary);
         mint.args(["tokens", "--count", &USERS.to_string(), "--data"]).arg(&data);
         crate::output_of(mint.arg("--out").arg(&tokens))?;
         let path = format!("/api/v1/sales/{sale}/claims");
@@ -94,7 +89,7 @@ impl Bench<'_> {
     fn drive(&self, url: &str, tokens: &Path) -> Result<Asked> {
         let mut wrk = Command::new("wrk");
         wrk.args(["-t", "1", "-c", &CONNECTIONS.to_string(), "-d", &self.seconds.to_string()]);
-        wrk.arg("-s").arg(self.script).arg(url).arg("--").arg(tokens);
+        wrk.arg("-s").arg(&self.script).arg(url).arg("--").arg(tokens);
         let printed = crate::output_of(&mut wrk)?;
         asked(&printed).with_context(|| format!("wrk printed no speed: {printed}"))
     }

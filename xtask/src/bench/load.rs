@@ -1,11 +1,11 @@
 //! A crowd at a fixed rate, whatever the server does: `qiang bench` against a server of its own.
 
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use super::Stage;
 use super::figures::Figures;
 
 const RATE: u64 = 20_000;
@@ -14,20 +14,16 @@ const CALM: f64 = 0.01;
 
 /// Claims by a new user each over HTTP: all of them granted, and then all but one refused, which
 /// needs no journal. What both have in common is the machine and the generator.
-pub(super) fn measure(
-    binary: &Path,
-    scratch: &Path,
-    quick: bool,
-    figures: &mut Figures,
-) -> Result<()> {
-    let seconds = if quick { 5 } else { 30 };
+pub(super) fn measure(stage: &Stage<'_>, figures: &mut Figures) -> Result<()> {
+    let seconds = if stage.quick { 5 } else { 30 };
     let users = RATE * seconds;
     for (name, stock) in [("http_open_loop", users), ("http_open_loop_refused", 1)] {
-        let mut load = Command::new(binary);
+        let mut load = Command::new(stage.binary);
         load.args(["bench", "--scenario", "sellout", "--json", "-", "--quiet"]);
         load.args(["--rate", &RATE.to_string(), "--duration", &format!("{seconds}s")]);
         load.args(["--users", &users.to_string(), "--stock", &stock.to_string()]);
-        let run: Value = serde_json::from_str(&crate::output_of(load.env("TMPDIR", scratch))?)?;
+        let run: Value =
+            serde_json::from_str(&crate::output_of(load.env("TMPDIR", stage.scratch))?)?;
         figures.hear(&line(name, &run)?.to_string());
     }
     Ok(())

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use qiang_testkit::servers::REDIS;
 use qiang_testkit::servers::redis::Durability;
 
+use super::Stage;
 use super::figures::Figures;
 use super::product::Product;
 use super::redis;
@@ -43,13 +44,8 @@ const CONTESTANTS: [(&str, Contestant); 6] = [
 ];
 
 /// Measures everybody at every pipeline, or says that Redis cannot be had.
-pub(super) fn measure(
-    root: &Path,
-    binary: &Path,
-    scratch: &Path,
-    quick: bool,
-    figures: &mut Figures,
-) -> Result<()> {
+pub(super) fn measure(stage: &Stage<'_>, figures: &mut Figures) -> Result<()> {
+    let Stage { root, binary, scratch, quick } = *stage;
     if !servers::ensure_installed(REDIS)? {
         return Ok(());
     }
