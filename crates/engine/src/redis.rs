@@ -592,7 +592,7 @@ impl Shared {
         let known = era.known(partition);
         let meta = PartitionKeys::new(&self.link.place().prefix, partition).meta;
         let mut pipe = Pipeline::with_capacity(2);
-        pipe.cmd("HMGET").arg(meta).arg("epoch").arg("seq");
+        pipe.add_command(PartitionState::ask(&meta));
         pipe.add_command(cmd.clone());
         let answers = self.ask_patiently(partition, &pipe).await.map_err(|failure| {
             tracing::warn!("not read: {}", chain(&failure));
@@ -601,8 +601,7 @@ impl Shared {
         let Ok([meta, answer]) = <[Value; 2]>::try_from(answers) else {
             return Err(Error::Unavailable);
         };
-        let (epoch, seq) = stand(meta);
-        let right = era.is_right(partition, known, &epoch, seq);
+        let right = era.is_right(partition, known, &PartitionState::read(meta));
         if right { Ok(answer) } else { Err(Error::Unavailable) }
     }
 
@@ -648,11 +647,4 @@ fn about_claim(said: Said) -> Outcome<Claim> {
 fn nonsense(error: Unpackable) -> Error {
     tracing::error!("Redis holds what nobody of us wrote: {}", chain(&error));
     Error::Unavailable
-}
-
-/// Epoch and position, out of what a partition says about itself.
-fn stand(meta: Value) -> (String, u64) {
-    let (epoch, seq): (Option<String>, Option<u64>) =
-        redis::from_redis_value(meta).unwrap_or_default();
-    (epoch.unwrap_or_default(), seq.unwrap_or(0))
 }

@@ -159,7 +159,7 @@ pub async fn repair(engine: &redis::Engine, store: &Store) -> Result<Repaired, E
     let reached = reached(engine, store, name).await?;
     let states = engine.partition_states().await?;
     let is_lost = |state: &PartitionState, reached: &Reached| {
-        state.epoch != name || state.seq < reached.position || reached.lost
+        state.epoch != name || state.seq < reached.position || state.torn || reached.lost
     };
     let lost = states.iter().zip(&reached).filter(|(state, reached)| is_lost(state, reached));
     repaired.partitions = lost.count();

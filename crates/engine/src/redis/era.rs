@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use super::PartitionState;
 use crate::Stopwatch;
 
 /// How long a partition surely remembers what a process has changed last; in fact for a week.
@@ -122,23 +123,23 @@ impl Era {
         }
     }
 
-    /// Whether a partition that bears this epoch and ends there is the one of which `known` was
-    /// known when it was asked. If not, it is lost.
-    pub(super) fn is_right(&self, partition: u16, known: u64, epoch: &str, seq: u64) -> bool {
-        let right = *self.name == *epoch && seq >= known;
+    /// Whether a partition in this state is the one of which `known` was known when it was asked.
+    /// If not, it is lost.
+    pub(super) fn is_right(&self, partition: u16, known: u64, state: &PartitionState) -> bool {
+        let right = *self.name == *state.epoch && state.seq >= known && !state.torn;
         if !right {
-            self.lose(partition, epoch, seq);
+            self.lose(partition, state);
         }
         right
     }
 
     /// The state of a partition is not the one that was there.
-    pub(super) fn lose(&self, partition: u16, found: &str, seq: u64) {
-        let known = self.known(partition);
-        if found != &*self.name {
+    pub(super) fn lose(&self, partition: u16, state: &PartitionState) {
+        let (known, PartitionState { epoch: found, seq, torn }) = (self.known(partition), state);
+        if **found != *self.name {
             self.lose_for(
                 partition,
-                match found {
+                match &**found {
                     "" => format!("Redis has lost partition {partition}: it is empty"),
                     _ => {
                         let name = &self.name;
@@ -146,7 +147,15 @@ impl Era {
                     }
                 },
             );
-        } else if seq < known {
+        } else if *torn {
+            self.lose_for(
+                partition,
+                format!(
+                    "Redis has carried out a call in part: partition {partition} is not to be \
+                     trusted. After a crash its append-only file ended within a call"
+                ),
+            );
+        } else if *seq < known {
             self.lose_for(
                 partition,
                 format!(
@@ -175,7 +184,8 @@ impl Era {
                 ),
             );
         } else {
-            self.lose(partition, found, 0);
+            let state = PartitionState { epoch: found.to_owned(), seq: 0, torn: false };
+            self.lose(partition, &state);
         }
     }
 
@@ -196,7 +206,11 @@ impl Era {
 
 #[cfg(test)]
 mod tests {
-    use super::Era;
+    use super::{Era, PartitionState};
+
+    fn state(epoch: &str, seq: u64, torn: bool) -> PartitionState {
+        PartitionState { epoch: epoch.to_owned(), seq, torn }
+    }
 
     #[test]
     fn positions_of_one_epoch_mean_nothing_in_the_next() {
@@ -215,12 +229,15 @@ mod tests {
         let era = Era::unset(2).next("e1");
         era.raise_known(0, 9);
         // The log went on while it was asked.
-        assert!(era.is_right(0, 7, "e1", 8) && era.lost().is_empty());
-        assert!(era.is_right(0, 9, "e1", 9) && era.lost().is_empty());
-        for (epoch, seq, why) in
-            [("", 0, "is empty"), ("e2", 20, "epoch e2"), ("e1", 8, "ends at 8")]
-        {
-            assert!(!era.is_right(0, 9, epoch, seq));
+        assert!(era.is_right(0, 7, &state("e1", 8, false)) && era.lost().is_empty());
+        assert!(era.is_right(0, 9, &state("e1", 9, false)) && era.lost().is_empty());
+        for (state, why) in [
+            (state("", 0, false), "is empty"),
+            (state("e2", 20, false), "epoch e2"),
+            (state("e1", 8, false), "ends at 8"),
+            (state("e1", 9, true), "in part"),
+        ] {
+            assert!(!era.is_right(0, 9, &state));
             assert!(era.lost()[&0].contains(why), "{:?}", era.lost());
         }
         assert!(era.is_lost(0) && !era.is_lost(1));

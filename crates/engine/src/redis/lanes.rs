@@ -131,7 +131,7 @@ impl Shared {
                 }
                 Answer::Again(counted) => self.count(counted),
                 Answer::Stale => return Err(Error::OutcomeUnknown),
-                Answer::Lost { .. } => return Err(Error::Unavailable),
+                Answer::Lost(_) => return Err(Error::Unavailable),
             }
         }
         Err(Error::Unavailable)
@@ -149,8 +149,8 @@ impl Shared {
         loop {
             let failure = match self.link.ask_many(cell.partition, &pipe).await {
                 Ok(answers) => match read(&answers, question, asked) {
-                    Ok(Answer::Lost { epoch, seq }) => {
-                        era.lose(cell.partition, &epoch, seq);
+                    Ok(Answer::Lost(state)) => {
+                        era.lose(cell.partition, &state);
                         // An earlier try of this very call may have been carried out.
                         return Err(unanswered(may_have_happened));
                     }

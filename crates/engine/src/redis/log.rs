@@ -8,7 +8,7 @@ use qiang_core::{Claim, Event, PoolId, PoolState, Refund};
 use redis::{Pipeline, Value, cmd, from_redis_value};
 
 use super::cell::{Cell, CellId, Keys, PartitionKeys};
-use super::{Engine, OpenError, Place, Shared, TRIM, nonsense, stand, wire};
+use super::{Engine, OpenError, PartitionState, Place, Shared, TRIM, nonsense, wire};
 use crate::{Error, LogError, chain};
 
 /// Cells with something overdue that are looked at together in one partition.
@@ -68,19 +68,19 @@ impl Engine {
         let era = self.shared.era();
         let known = era.known(partition).max(after);
         let mut pipe = Pipeline::with_capacity(3);
-        pipe.cmd("HMGET").arg(&keys.meta).arg("epoch").arg("seq");
+        pipe.add_command(PartitionState::ask(&keys.meta));
         pipe.cmd("HGET").arg(&keys.meta).arg("trimmed");
         pipe.cmd("XRANGE").arg(&keys.log).arg(format!("({after}-0")).arg("+");
         pipe.arg("COUNT").arg(ENTRIES_AT_ONCE);
         let answers = self.shared.ask_patiently(partition, &pipe).await;
         let mut answers = answers.map_err(LogError::redis)?.into_iter();
         let mut next = || answers.next().unwrap_or(Value::Nil);
-        let ((epoch, seq), trimmed, entries) = (stand(next()), next(), next());
-        if seq < after {
+        let (state, trimmed, entries) = (PartitionState::read(next()), next(), next());
+        if state.seq < after {
             era.raise_known(partition, after);
         }
-        if !era.is_right(partition, known, &epoch, seq) {
-            return Err(LogError::Behind { after, end: seq });
+        if !era.is_right(partition, known, &state) {
+            return Err(LogError::Behind { after, end: state.seq });
         }
         let oldest = from_redis_value::<Option<u64>>(trimmed).ok().flatten().unwrap_or(0);
         if after < oldest {
@@ -150,8 +150,7 @@ impl Shared {
         let (era, place) = (self.era(), self.link.place());
         let known: Vec<u64> = (0..place.partitions).map(|partition| era.known(partition)).collect();
         let read = self.link.ask_each(|partition| {
-            let meta = PartitionKeys::new(&place.prefix, partition).meta;
-            cmd("HMGET").arg(meta).arg("epoch").arg("seq").to_owned()
+            PartitionState::ask(&PartitionKeys::new(&place.prefix, partition).meta)
         });
         let answers = read.await.map_err(|failure| {
             tracing::warn!("partitions not looked at: {}", chain(&failure));
@@ -159,8 +158,8 @@ impl Shared {
         })?;
         let mut all_right = true;
         for ((partition, known), answer) in (0_u16..).zip(known).zip(answers) {
-            let (epoch, seq) = stand(answer);
-            all_right &= !era.is_lost(partition) && era.is_right(partition, known, &epoch, seq);
+            let state = PartitionState::read(answer);
+            all_right &= !era.is_lost(partition) && era.is_right(partition, known, &state);
         }
         if all_right { Ok(()) } else { Err(Error::Unavailable) }
     }

@@ -3,19 +3,20 @@
 //!
 //! While a partition is put back it has no epoch, so that nobody decides on half of it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use qiang_core::{
-    Claim, Event, Identity, LimitBy, MAX_BUCKETS, PoolChange, PoolId, PoolState, Reclaim, Refund,
-    State, Supply, Terms, Timestamp,
+    Claim, Event, Identity, LimitBy, MAX_BUCKETS, PaymentId, PoolChange, PoolId, PoolState,
+    Reclaim, Refund, State, Supply, Terms, Timestamp,
 };
 use redis::{Cmd, Pipeline, Value, cmd, from_redis_value};
 
 use super::cell::{CellId, Keys, PartitionKeys};
 use super::link::Failure;
 use super::pack::Packer;
-use super::{Engine, stand, wire};
+use super::{Engine, wire};
 
 /// Fields written in one command, and commands sent in one go.
 const FIELDS: usize = 500;
@@ -37,6 +38,26 @@ impl PoolRecord {
         let history = self.history.iter().cloned().map(Event::Pool);
         let claims = self.claims.iter().cloned().map(Event::Claim);
         history.chain(claims).chain(self.refunds.iter().cloned().map(Event::Refund))
+    }
+
+    /// Of what is there twice, what was decided last. A claim may lie in its block and, newer, in a
+    /// field of its own, and a scan may give it twice; a call that was carried out in part may have
+    /// left what was decided otherwise since, always at an earlier time.
+    fn keep_newest(&mut self) {
+        self.history.reverse();
+        self.history.sort_by_key(|state| state.version);
+        self.history.dedup_by_key(|state| state.version);
+        let newest = |claim: &Claim| Reverse((claim.created_at, claim.version));
+        self.claims.sort_by_key(|claim| (claim.id.number, newest(claim)));
+        self.claims.dedup_by_key(|claim| claim.id.number);
+        let paid: HashSet<&PaymentId> =
+            self.claims.iter().filter_map(|claim| claim.payment.as_ref()).collect();
+        let mut owed: HashSet<PaymentId> = HashSet::new();
+        self.refunds.reverse();
+        self.refunds.retain(|refund| {
+            !paid.contains(&refund.payment) && owed.insert(refund.payment.clone())
+        });
+        self.refunds.reverse();
     }
 
     fn pool(&self) -> Option<PoolId> {
@@ -90,21 +111,32 @@ pub struct PartitionState {
     pub epoch: String,
     /// The position of its last event.
     pub seq: u64,
+    /// Whether a call was carried out in part.
+    pub torn: bool,
+}
+
+impl PartitionState {
+    /// What to ask for it.
+    pub(super) fn ask(meta: &str) -> Cmd {
+        cmd("HMGET").arg(meta).arg("epoch").arg("seq").arg("begun").arg("ended").to_owned()
+    }
+
+    pub(super) fn read(answer: Value) -> Self {
+        type Fields = (Option<String>, Option<u64>, Option<u64>, Option<u64>);
+        let (epoch, seq, begun, ended): Fields = from_redis_value(answer).unwrap_or_default();
+        Self { epoch: epoch.unwrap_or_default(), seq: seq.unwrap_or(0), torn: begun != ended }
+    }
 }
 
 impl Engine {
     /// Every partition as it is, whatever its epoch.
     pub async fn partition_states(&self) -> Result<Vec<PartitionState>, RestoreError> {
         let prefix = &self.place().prefix;
-        let answers = self.shared.link.ask_each(|partition| {
-            let meta = PartitionKeys::new(prefix, partition).meta;
-            cmd("HMGET").arg(meta).arg("epoch").arg("seq").to_owned()
-        });
-        let state = |answer| {
-            let (epoch, seq) = stand(answer);
-            PartitionState { epoch, seq }
-        };
-        Ok(answers.await?.into_iter().map(state).collect())
+        let answers = self
+            .shared
+            .link
+            .ask_each(|partition| PartitionState::ask(&PartitionKeys::new(prefix, partition).meta));
+        Ok(answers.await?.into_iter().map(PartitionState::read).collect())
     }
 
     /// Gives every partition that has none this epoch: the first start.
@@ -133,7 +165,7 @@ impl Engine {
         pipe.cmd("UNLINK").arg(&keys.log);
         // The epoch comes last and at once with where the log goes on.
         pipe.cmd("HSET").arg(&keys.meta).arg("epoch").arg(epoch);
-        pipe.arg("seq").arg(seq).arg("trimmed").arg(seq);
+        pipe.arg("seq").arg(seq).arg("trimmed").arg(seq).arg("begun").arg(0).arg("ended").arg(0);
         if partition == 0 {
             pipe.arg("partitions").arg(self.place().partitions);
         }
@@ -157,7 +189,8 @@ impl Engine {
     }
 
     /// Everything Redis holds of a pool, whatever the epoch of its partitions; `None` when there
-    /// is nothing. The history is empty when the partition of its first bucket has lost it.
+    /// is nothing. The history is empty when the partition of its first bucket has lost it. Of a
+    /// call that was carried out in part, only what was not decided otherwise is left.
     pub async fn salvage(&self, pool: PoolId) -> Result<Option<PoolRecord>, RestoreError> {
         let nonsense = |source| RestoreError::Nonsense { pool, source };
         let Some(terms) = self.salvage_terms(pool).await? else { return Ok(None) };
@@ -173,33 +206,54 @@ impl Engine {
         }
         for bucket in 0..terms.buckets {
             let cell = self.shared.cell(CellId { pool, bucket });
-            let mut cursor = 0_u64;
-            loop {
-                let mut scan = cmd("HSCAN");
-                scan.arg(cell.keys.get(Keys::CLAIMS)).arg(cursor).arg("COUNT").arg(FIELDS);
-                let answer = self.shared.link.ask(cell.partition, &scan).await?;
-                let (next, fields): (u64, Vec<Vec<u8>>) =
-                    from_redis_value(answer).unwrap_or_default();
-                for packed in fields.iter().skip(1).step_by(2) {
-                    record.claims.extend(wire::read_claims_of(pool, packed).map_err(nonsense)?);
-                }
-                cursor = next;
-                if cursor == 0 {
-                    break;
-                }
+            self.salvage_bucket(&cell, terms.buckets, &mut record).await?;
+        }
+        record.keep_newest();
+        Ok(Some(record))
+    }
+
+    async fn salvage_bucket(
+        &self,
+        cell: &super::Cell,
+        buckets: u16,
+        record: &mut PoolRecord,
+    ) -> Result<(), RestoreError> {
+        let CellId { pool, bucket } = cell.id;
+        let nonsense = |source| RestoreError::Nonsense { pool, source };
+        let mut get = cmd("HGET");
+        get.arg(cell.keys.get(Keys::POOL)).arg("state");
+        let counted = match self.shared.link.ask(cell.partition, &get).await? {
+            Value::BulkString(state) => wire::read_counts(&state).map_err(nonsense)?,
+            _ => wire::Counts { version: u32::MAX, claims: u32::MAX },
+        };
+        if bucket == 0 {
+            record.history.retain(|state| state.version <= counted.version);
+        }
+        let is_counted =
+            |claim: &Claim| (claim.id.number - 1) / u32::from(buckets) < counted.claims;
+        let mut cursor = 0_u64;
+        loop {
+            let mut scan = cmd("HSCAN");
+            scan.arg(cell.keys.get(Keys::CLAIMS)).arg(cursor).arg("COUNT").arg(FIELDS);
+            let answer = self.shared.link.ask(cell.partition, &scan).await?;
+            let (next, fields): (u64, Vec<Vec<u8>>) = from_redis_value(answer).unwrap_or_default();
+            for packed in fields.iter().skip(1).step_by(2) {
+                let claims = wire::read_claims_of(pool, packed).map_err(nonsense)?;
+                record.claims.extend(claims.into_iter().filter(is_counted));
             }
-            let mut range = cmd("LRANGE");
-            range.arg(cell.keys.get(Keys::REFUNDS)).arg(0).arg(-1);
-            let answer = self.shared.link.ask(cell.partition, &range).await?;
-            let refunds: Vec<Vec<u8>> = from_redis_value(answer).unwrap_or_default();
-            for packed in &refunds {
-                record.refunds.push(wire::read_refund(pool, packed).map_err(nonsense)?);
+            cursor = next;
+            if cursor == 0 {
+                break;
             }
         }
-        // A claim may lie in its block and, newer, in a field of its own; a scan may give it twice.
-        record.claims.sort_by_key(|claim| (claim.id.number, std::cmp::Reverse(claim.version)));
-        record.claims.dedup_by_key(|claim| claim.id.number);
-        Ok(Some(record))
+        let mut range = cmd("LRANGE");
+        range.arg(cell.keys.get(Keys::REFUNDS)).arg(0).arg(-1);
+        let answer = self.shared.link.ask(cell.partition, &range).await?;
+        let refunds: Vec<Vec<u8>> = from_redis_value(answer).unwrap_or_default();
+        for packed in &refunds {
+            record.refunds.push(wire::read_refund(pool, packed).map_err(nonsense)?);
+        }
+        Ok(())
     }
 
     /// The terms of a pool as any of its buckets has them: the partition of the first one may be

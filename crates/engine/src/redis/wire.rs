@@ -14,6 +14,7 @@ use qiang_core::{
     Terms, Timestamp, UserId,
 };
 
+use super::PartitionState;
 use super::pack::{Packer, Result, Unpackable, Unpacker};
 
 use self::stored::{number_or_none, reason_number, split, state, time, time_or_none};
@@ -142,10 +143,7 @@ pub(super) struct Move {
 #[derive(Debug)]
 pub(super) enum Answer {
     /// The state is not the one the caller knows.
-    Lost {
-        epoch: String,
-        seq: u64,
-    },
+    Lost(PartitionState),
     /// A later call of the lane was here already.
     Stale,
     /// More was overdue than one call releases.
@@ -429,6 +427,26 @@ impl Said {
     }
 }
 
+/// What a bucket counts, out of its state.
+pub(super) struct Counts {
+    /// Changes of the pool as a whole.
+    pub(super) version: u32,
+    /// Claims that were granted.
+    pub(super) claims: u32,
+}
+
+/// Reads the counts out of a state as the rules write it.
+pub(super) fn read_counts(state: &[u8]) -> Result<Counts> {
+    const BETWEEN: usize = 6;
+    let mut from = Unpacker::new(state);
+    from.list()?;
+    let version = from.number()?;
+    for _ in 0..BETWEEN {
+        from.int()?;
+    }
+    Ok(Counts { version, claims: from.number()? })
+}
+
 /// Reads the answer to a call.
 pub(super) fn read_answer(
     bytes: &[u8],
@@ -439,7 +457,10 @@ pub(super) fn read_answer(
     let mut from = Unpacker::new(bytes);
     from.list()?;
     match from.text()? {
-        "lost" => Ok(Answer::Lost { epoch: from.text()?.into(), seq: from.number()? }),
+        "lost" => {
+            let (epoch, seq, torn) = (from.text()?.into(), from.number()?, from.int()? == 1);
+            Ok(Answer::Lost(PartitionState { epoch, seq, torn }))
+        }
         "stale" => Ok(Answer::Stale),
         "again" => Ok(Answer::Again(read_counted(&mut from)?)),
         "ok" => {

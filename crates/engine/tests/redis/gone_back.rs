@@ -10,7 +10,7 @@ use crate::fixture::{granted, node, open, orders, pool, prefix, view, wish};
 use crate::servers::own;
 
 /// Nothing is answered, and nothing is decided.
-async fn is_lost(engine: &Engine, id: PoolId, why: &str) {
+pub(crate) async fn is_lost(engine: &Engine, id: PoolId, why: &str) {
     // Of a connection that broke nobody knows what it still carried.
     assert!(engine.claim(wish(id, "late")).await.is_err());
     assert_eq!(engine.claim(wish(id, "late")).await, Err(Error::Unavailable));
@@ -24,7 +24,7 @@ async fn is_lost(engine: &Engine, id: PoolId, why: &str) {
 }
 
 /// Puts everything back under another epoch.
-async fn repair(engine: &Engine, record: &PoolRecord, ends: &[u64]) {
+pub(crate) async fn repair(engine: &Engine, record: &PoolRecord, ends: &[u64]) {
     for partition in 0..engine.partitions() {
         engine.suspend(partition).await.expect("it can be suspended");
     }
@@ -35,7 +35,7 @@ async fn repair(engine: &Engine, record: &PoolRecord, ends: &[u64]) {
     engine.set_epoch("e2");
 }
 
-async fn salvage(engine: &Engine, id: PoolId) -> PoolRecord {
+pub(crate) async fn salvage(engine: &Engine, id: PoolId) -> PoolRecord {
     engine.salvage(id).await.expect("it can be read").expect("it is there")
 }
 

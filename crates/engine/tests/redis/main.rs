@@ -16,6 +16,7 @@ mod replicas;
 mod restore;
 mod servers;
 mod sold_out;
+mod torn;
 mod transfers;
 mod trimming;
 mod typed_replies;

@@ -56,6 +56,37 @@ async fn p16_a_redis_that_went_back_to_an_old_copy_is_noticed_and_put_right() {
     is_put_back(&shop, doors, &sale, tales).await;
 }
 
+/// The machine of Redis lost power in the middle of a call, and later was started once more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p16_half_a_call_that_redis_carried_out_is_noticed_and_put_right() {
+    let durability = redis::Durability::Always;
+    let options = redis::Options { durability, ..Default::default() };
+    let Some(redis) = or_skip(Redis::start(&options)) else { return };
+    let Some(shop) = Shop::on(&redis.url(), Dialect::Postgres).await else { return };
+    let node = shop.start("api");
+    let sale = crowd::sale(node.address, STOCK, json!({})).await;
+    let sales = std::slice::from_ref(&sale);
+    let mut tales = Crowd::rush(&[node.address], sales, 0..50, Asking::Once).end().await;
+    let told = Person::buyer(node.address, "torn").claim(&sale, "torn").await;
+    assert!(matches!(told, Told::Granted(_)), "{told:?}");
+    drop(node);
+    redis.kill().expect("it runs");
+    let file = redis.append_only_file().expect("readable").expect("it has one");
+    let length = file.metadata().expect("a file").len();
+    let cut = std::fs::File::options().write(true).open(&file);
+    cut.and_then(|file| file.set_len(length - 100)).expect("it is cut");
+    redis.restart_unchecked().expect("it starts");
+
+    let nodes = ["api", "api", "worker"].map(|roles| shop.start(roles));
+    let doors = [nodes[0].address, nodes[1].address];
+    tales.extend(Crowd::rush(&doors, sales, 50..120, Asking::Once).end().await);
+    assert_eq!(granted(&tales).len(), 120, "{:?}", others(&tales));
+    recorded(doors[0]).await;
+    redis.restart_unchecked().expect("it starts");
+    noticed(doors, &sale, "in part").await;
+    is_put_back(&shop, doors, &sale, tales).await;
+}
+
 /// There is no worker, so that the records know nothing of what was sold last: only the door does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p16_what_only_one_door_saw_is_missed_all_the_same() {

@@ -30,6 +30,14 @@ impl Flavour {
             Self::Valkey => VALKEY,
         }
     }
+
+    /// What the program is called when it is to check an append-only file.
+    fn checker(self) -> &'static str {
+        match self {
+            Self::Redis => "redis-check-aof",
+            Self::Valkey => "valkey-check-aof",
+        }
+    }
 }
 
 /// How it keeps what it was told.
@@ -98,6 +106,7 @@ pub struct Redis {
     port: u16,
     password: Option<String>,
     line: Line,
+    checker: PathBuf,
     process: Process,
 }
 
@@ -111,6 +120,9 @@ impl Redis {
         let program = options.flavour.program();
         let path = program.find()?;
         let process = Process::new(program.name, &options.base, LastSignal::Kill)?;
+        // Not every package brings it under that name.
+        let checker = process.folder().join(options.flavour.checker());
+        std::os::unix::fs::symlink(&path, &checker)?;
         let mut line = Line::new(path).args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
         line = line.args(["--save", "", "--auto-aof-rewrite-percentage", "0"]);
         line = line.args(["--enable-debug-command", "local"]).args(options.durability.config());
@@ -122,7 +134,7 @@ impl Redis {
             line = line.arg(format!("--{name}")).arg(value);
         }
         process.start(&line, READY)?;
-        Ok(Self { port, password: options.password.clone(), line, process })
+        Ok(Self { port, password: options.password.clone(), line, checker, process })
     }
 
     /// `redis://127.0.0.1:<port>`, with the password if there is one.
@@ -141,10 +153,36 @@ impl Redis {
         self.process.kill()
     }
 
-    /// Starts it again in the same folder and at the same port, after killing it if it runs.
-    /// Returns when it has read its append-only file and answers.
+    /// Starts it again in the same folder and at the same port, after killing it if it runs. What
+    /// the kill left half written in its append-only file is cut off before, as operators are told
+    /// to do. Returns when it has read the file and answers.
     pub fn restart(&self) -> Result<()> {
+        self.kill()?;
+        if let Some(file) = self.append_only_file()? {
+            let check = Line::new("sh").args(["-c", r#"echo y | "$0" --fix "$1""#]);
+            self.process.prepare(check.arg(&self.checker).arg(file))?;
+        }
+        self.restart_unchecked()
+    }
+
+    /// The same, and what to do about half a call in its append-only file is left to it.
+    pub fn restart_unchecked(&self) -> Result<()> {
         self.process.restart(&self.line, READY)
+    }
+
+    /// The file it appends to, if it has one.
+    pub fn append_only_file(&self) -> Result<Option<PathBuf>> {
+        let folder = self.process.folder().join("appendonlydir");
+        if !folder.exists() {
+            return Ok(None);
+        }
+        let mut last = None;
+        for entry in folder.read_dir()? {
+            let path = entry?.path();
+            let is_appended_to = path.to_string_lossy().ends_with(".incr.aof");
+            last = last.max(is_appended_to.then_some(path));
+        }
+        Ok(last)
     }
 
     /// Stops it where it stands: connections stay open and nobody answers.

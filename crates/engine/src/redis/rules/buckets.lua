@@ -27,7 +27,7 @@ function decide.lend(c)
         last = { last[1] + 1, units }
         state.available = state.available - units
         state.share = state.share - units
-        redis.call('HSET', MOVES, field, pack(last))
+        write('HSET', MOVES, field, pack(last))
         changed = true
     end
     return { DONE, last[1], last[2] }
@@ -40,7 +40,7 @@ function decide.receive(c)
     end
     local field = 'from:' .. c[2]
     if tonumber(redis.call('HGET', MOVES, field) or '0') < c[3] then
-        redis.call('HSET', MOVES, field, c[3])
+        write('HSET', MOVES, field, c[3])
         state.available = state.available + c[4]
         state.share = state.share + c[4]
         state.arrived = state.arrived + 1
@@ -54,7 +54,7 @@ function decide.settle(c)
     local field = 'to:' .. c[2]
     local last = redis.call('HGET', MOVES, field)
     if last and unpack_value(last)[1] == c[3] then
-        redis.call('HSET', MOVES, field, pack({ c[3], 0 }))
+        write('HSET', MOVES, field, pack({ c[3], 0 }))
         changed = true
     end
     return { DONE }

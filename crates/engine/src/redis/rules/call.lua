@@ -13,7 +13,8 @@
 --                    1 to keep the answer also if nothing changed,
 --                    number of a call of this node that changed something here }
 -- ARGV[2..]: for each list of claims among the commands, what a run keeps of each of them
--- Answers, packed: { "lost", epoch, position }   the state is not the one the caller knows
+-- Answers, packed: { "lost", epoch, position, 1 if a call was carried out in part }
+--                                               the state is not the one the caller knows
 --                  { "stale" }                   a later call of the lane was here already
 --                  { "again", events, released } more is overdue than one call releases
 --                  { "ok", position, now, next due or -1, available, grants, { reply, ... },
@@ -60,13 +61,14 @@ local call = unpack_value(ARGV[1])
 local now, epoch, known, number, pool_id, commands, keep, confirmed =
     call[1], call[2], call[3], call[4], call[5], call[6], call[7] == 1, call[8]
 
-local meta = redis.call('HMGET', META, 'epoch', 'seq', 'at')
+local meta = redis.call('HMGET', META, 'epoch', 'seq', 'at', 'begun', 'ended')
 local seq = tonumber(meta[2] or '0')
 -- A position does not tell when a state went back and others made it longer again; what a node has
 -- changed, only that node changes.
 local last_change = tonumber(redis.call('GET', NODE) or '0')
-if meta[1] ~= epoch or seq < known or last_change < confirmed then
-    return pack({ 'lost', meta[1] or '', seq })
+local torn = meta[4] ~= meta[5]
+if meta[1] ~= epoch or seq < known or last_change < confirmed or torn then
+    return pack({ 'lost', meta[1] or '', seq, torn and 1 or 0 })
 end
 local answered = redis.call('GET', LANE)
 if answered then
@@ -82,3 +84,15 @@ if now < 0 then
     now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
 now = math.max(now, tonumber(meta[3] or '0'))
+
+-- A crash may leave the server's append-only file with half a call at its end. Some servers then cut
+-- off the last command of it and no more, and carry out the others one start later, before what was
+-- decided instead. So calls that write are counted first, and that count is the last thing they write:
+-- where the two differ, half a call was carried out, or one that is not what happened.
+local begun = nil
+local function write(...)
+    if not begun then
+        begun = redis.call('HINCRBY', META, 'begun', 1)
+    end
+    return redis.call(...)
+end

@@ -41,7 +41,7 @@ end
 local function refund(n, payment, high, low, reason)
     put_payment(payment, { n, FATE_REFUND, high, low, reason, now })
     local packed = pack({ EVENT_REFUND, n, payment, high, low, reason, now })
-    redis.call('RPUSH', REFUNDS, packed)
+    write('RPUSH', REFUNDS, packed)
     log(packed, 1)
     return { DONE, 'r', packed }
 end

@@ -17,7 +17,7 @@ local function change_pool(kind, units, request)
     end
     state.version = state.version + 1
     local change = { state.version, kind, units, request, state.total, state.closed_at, now }
-    redis.call('RPUSH', HISTORY, pack(change))
+    write('RPUSH', HISTORY, pack(change))
     local terms = redis.call('HGET', POOL, 'terms')
     log(pack({ EVENT_POOL, state.version, kind, units, request, state.total, state.closed_at, now,
         terms }), 1)
@@ -35,12 +35,12 @@ function decide.open(c)
     state = { version = 0, total = c[5], share = c[6], available = c[6], held = 0, ordered = 0,
         paid = 0, claims = 0, payments = 0, opened_at = now, closed_at = -1, cleared = 0,
         fresh = 0, arrived = 0 }
-    redis.call('HSET', POOL, 'terms', c[2], 'rules', c[3])
+    write('HSET', POOL, 'terms', c[2], 'rules', c[3])
     if rules.portions > 0 then
-        redis.call('SET', PORTIONS, c[4])
+        write('SET', PORTIONS, c[4])
     end
     if rules.bucket == 0 then
-        redis.call('ZADD', POOLS, now, pool_id)
+        write('ZADD', POOLS, now, pool_id)
     end
     change_pool(OPENED, 0, '')
     return view(DONE)
@@ -65,7 +65,7 @@ function decide.restock(c)
     state.share = state.share + units
     state.available = state.available + units
     state.arrived = state.arrived + 1
-    redis.call('HSET', RESTOCKS, request, units)
+    write('HSET', RESTOCKS, request, units)
     change_pool(RESTOCKED, units, request)
     return view(DONE)
 end
@@ -100,7 +100,7 @@ function decide.clear()
         return { REFUSED, 'pool_in_use' }
     end
     -- Refunds stay, so that none is owed twice.
-    redis.call('UNLINK', CLAIMS, BUYERS, REQUESTS, DUE, PORTIONS, RETURNED, PAYMENTS, MOVES)
+    write('UNLINK', CLAIMS, BUYERS, REQUESTS, DUE, PORTIONS, RETURNED, PAYMENTS, MOVES)
     granted, bought, requested, dues = {}, {}, {}, {}
     claims, dirty_claims, buyers, requests = {}, {}, {}, {}
     fresh, runs, looked_up = {}, {}, 0
@@ -108,7 +108,7 @@ function decide.clear()
     local owed = redis.call('LRANGE', REFUNDS, 0, -1)
     for _, packed in ipairs(owed) do
         local r = unpack_value(packed)
-        redis.call('HSET', PAYMENTS, r[3], pack({ r[2], FATE_REFUND, r[4], r[5], r[6], r[7] }))
+        write('HSET', PAYMENTS, r[3], pack({ r[2], FATE_REFUND, r[4], r[5], r[6], r[7] }))
     end
     state.payments = #owed
     state.available, state.held, state.ordered, state.paid, state.claims = 0, 0, 0, 0, 0

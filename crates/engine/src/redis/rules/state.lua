@@ -163,7 +163,7 @@ end
 
 local function take_portion(place)
     if place < state.fresh then
-        redis.call('ZREM', RETURNED, place)
+        write('ZREM', RETURNED, place)
     else
         state.fresh = state.fresh + 1
     end
@@ -207,7 +207,7 @@ local function release(claim, reason)
     state.available = state.available + quantity
     state.arrived = state.arrived + 1
     if claim[C_PORTION] >= 0 then
-        redis.call('ZADD', RETURNED, claim[C_PORTION], claim[C_PORTION])
+        write('ZADD', RETURNED, claim[C_PORTION], claim[C_PORTION])
     end
     if rules.never == 0 then
         local name = buyer_name(claim)

@@ -7,7 +7,7 @@ local PARTS = 64
 
 local function write_list(command, key, list)
     for i = 1, #list, PAIRS * 2 do
-        redis.call(command, key, unpack(list, i, math.min(i + PAIRS * 2 - 1, #list)))
+        write(command, key, unpack(list, i, math.min(i + PAIRS * 2 - 1, #list)))
     end
 end
 
@@ -25,15 +25,15 @@ local overdue, expired = {}, 0
 
 local function write_due()
     if #overdue > 0 then
-        redis.call('ZREM', DUE, unpack(overdue))
+        write('ZREM', DUE, unpack(overdue))
     end
     write_list('ZADD', DUE, dues)
     local first = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')
     local cell = pool_id .. '/' .. rules.bucket
     if first[2] then
-        redis.call('ZADD', DUES, first[2], cell)
+        write('ZADD', DUES, first[2], cell)
     else
-        redis.call('ZREM', DUES, cell)
+        write('ZREM', DUES, cell)
     end
 end
 
@@ -42,8 +42,7 @@ local function write_all()
         and state.available + state.held + state.ordered + state.paid == state.share
         or state.cleared == 1, 'available and taken units do not add up')
     seq = seq + logged
-    redis.call('HSET', META, 'seq', seq, 'at', now)
-    redis.call('HSET', POOL, 'state', pack({ state.version, state.total, state.share,
+    write('HSET', POOL, 'state', pack({ state.version, state.total, state.share,
         state.available, state.held, state.ordered, state.paid, state.claims, state.payments,
         state.opened_at, state.closed_at, state.cleared, state.fresh, state.arrived }))
     write_list('HSET', CLAIMS, granted)
@@ -63,7 +62,7 @@ local function write_all()
         for i = 1, #events do
             parts[i * 2 - 1], parts[i * 2] = 'events', events[i]
         end
-        redis.call('XADD', LOG, seq .. '-0', 'pool', pool_id, 'count', logged, unpack(parts))
+        write('XADD', LOG, seq .. '-0', 'pool', pool_id, 'count', logged, unpack(parts))
     end
 end
 
@@ -98,7 +97,7 @@ if changed then
     write_all()
     if number > last_change then
         last_change = number
-        redis.call('SET', NODE, number, 'PX', KEEP_CHANGE_MS)
+        write('SET', NODE, number, 'PX', KEEP_CHANGE_MS)
     end
 end
 local answer = { 'again', logged, expired }
@@ -120,6 +119,8 @@ local packed = pack(answer)
 -- A call that is made again leaves a trace in any case, so that a late copy of it, which may find
 -- other things than it did, has no effect.
 if changed or keep then
-    redis.call('SET', LANE, pack({ number, packed }), 'PX', KEEP_ANSWER_MS)
+    write('SET', LANE, pack({ number, packed }), 'PX', KEEP_ANSWER_MS)
+    -- Nothing is written behind this: see `write`.
+    redis.call('HSET', META, 'seq', seq, 'at', now, 'ended', begun)
 end
 return packed
