@@ -38,6 +38,18 @@ macro_rules! each {
     };
 }
 
+/// Waits for an engine's answer. Asking a server takes a future of some kilobytes, which would have
+/// to be carried along, and copied, with every question to the engine that needs none.
+macro_rules! ask {
+    ($self:ident, $engine:ident => $asked:expr) => {
+        match $self {
+            Engine::Embedded($engine) => $asked.await,
+            Engine::Redis($engine) => Box::pin($asked).await,
+            Engine::Sql($engine) => Box::pin($asked).await,
+        }
+    };
+}
+
 impl Engine {
     /// Opens a pool. Asking again with the same terms gives the pool as it is.
     pub async fn open_pool(
@@ -45,27 +57,27 @@ impl Engine {
         pool: PoolId,
         terms: Arc<Terms>,
     ) -> Result<Outcome<PoolView>, Error> {
-        each!(self, engine => engine.open_pool(pool, terms).await)
+        ask!(self, engine => engine.open_pool(pool, terms))
     }
 
     /// Takes units for a user.
     pub async fn claim(&self, wish: ClaimRequest) -> Result<Outcome<Claim>, Error> {
-        each!(self, engine => engine.claim(wish).await)
+        ask!(self, engine => engine.claim(wish))
     }
 
     /// Turns a hold into an order. A user may only touch their own; `None` is the shop itself.
     pub async fn order(&self, claim: ClaimId, by: Option<UserId>) -> Result<Outcome<Claim>, Error> {
-        each!(self, engine => engine.order(claim, by).await)
+        ask!(self, engine => engine.order(claim, by))
     }
 
     /// Tells that money arrived for an order.
     pub async fn pay(&self, pay: PayRequest) -> Result<Outcome<Settlement>, Error> {
-        each!(self, engine => engine.pay(pay).await)
+        ask!(self, engine => engine.pay(pay))
     }
 
     /// Owes back a payment that came for a cleared pool.
     pub async fn refund(&self, pay: PayRequest) -> Result<Outcome<Settlement>, Error> {
-        each!(self, engine => engine.refund(pay).await)
+        ask!(self, engine => engine.refund(pay))
     }
 
     /// Gives units and quota back.
@@ -75,7 +87,7 @@ impl Engine {
         by: Option<UserId>,
         reason: ReleaseReason,
     ) -> Result<Outcome<Claim>, Error> {
-        each!(self, engine => engine.release(claim, by, reason).await)
+        ask!(self, engine => engine.release(claim, by, reason))
     }
 
     /// Adds units to a pool.
@@ -85,17 +97,17 @@ impl Engine {
         units: NonZeroU32,
         request: RequestId,
     ) -> Result<Outcome<PoolView>, Error> {
-        each!(self, engine => engine.restock(pool, units, request).await)
+        ask!(self, engine => engine.restock(pool, units, request))
     }
 
     /// Ends granting.
     pub async fn close(&self, pool: PoolId) -> Result<Outcome<PoolView>, Error> {
-        each!(self, engine => engine.close(pool).await)
+        ask!(self, engine => engine.close(pool))
     }
 
     /// Drops a closed pool whose claims are all settled.
     pub async fn clear(&self, pool: PoolId) -> Result<Outcome<PoolView>, Error> {
-        each!(self, engine => engine.clear(pool).await)
+        ask!(self, engine => engine.clear(pool))
     }
 
     /// Decides commands in their order. An engine of this process decides them with nothing in
@@ -142,27 +154,27 @@ impl Engine {
 
     /// A pool as it is now.
     pub async fn pool(&self, id: PoolId) -> Result<Option<PoolView>, Error> {
-        each!(self, engine => engine.pool(id).await)
+        ask!(self, engine => engine.pool(id))
     }
 
     /// Pools in the order they were opened, newest first, skipping `skip` and at most `max`.
     pub async fn pools(&self, skip: usize, max: usize) -> Result<Vec<PoolView>, Error> {
-        each!(self, engine => engine.pools(skip, max).await)
+        ask!(self, engine => engine.pools(skip, max))
     }
 
     /// A pool as its last change left it.
     pub async fn pool_state(&self, id: PoolId) -> Result<Option<PoolState>, Error> {
-        each!(self, engine => engine.pool_state(id).await)
+        ask!(self, engine => engine.pool_state(id))
     }
 
     /// A claim as it is now.
     pub async fn claim_view(&self, id: ClaimId) -> Result<Option<Claim>, Error> {
-        each!(self, engine => engine.claim_view(id).await)
+        ask!(self, engine => engine.claim_view(id))
     }
 
     /// Claims of a pool behind number `after`, by rising number; empty only at the end.
     pub async fn claims(&self, pool: PoolId, after: u32, max: u32) -> Result<Vec<Claim>, Error> {
-        each!(self, engine => engine.claims(pool, after, max).await)
+        ask!(self, engine => engine.claims(pool, after, max))
     }
 
     /// Refunds of a pool from place `from` on, at most `max`, each with its place.
@@ -172,12 +184,12 @@ impl Engine {
         from: usize,
         max: usize,
     ) -> Result<Vec<(usize, Refund)>, Error> {
-        each!(self, engine => engine.refunds(pool, from, max).await)
+        ask!(self, engine => engine.refunds(pool, from, max))
     }
 
     /// Makes the engine look at the clock: when this returns, everything overdue is released.
     pub async fn expire_due(&self) -> Result<(), Error> {
-        each!(self, engine => engine.expire_due().await)
+        ask!(self, engine => engine.expire_due())
     }
 
     /// What the engine counts about itself.

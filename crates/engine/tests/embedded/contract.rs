@@ -8,7 +8,7 @@ use qiang_engine::{Clock, Error, ManualClock};
 use qiang_testkit::contract::{self, Subject};
 use qiang_testkit::each_seed;
 
-use super::fixture::{events, new_engine, open_at};
+use super::fixture::{events, new_engine, open_at, pool};
 
 struct Embedded {
     engine: Engine,
@@ -111,4 +111,14 @@ fn what_it_answered_is_there_after_a_restart() {
             again.shut_down();
         });
     });
+}
+
+/// It is copied some times on its way, for every claim.
+#[tokio::test]
+async fn a_claim_on_its_way_is_small() {
+    let (_folder, engine, _) = new_engine();
+    let wish = contract::wish(pool(), "ann", None);
+    let own = size_of_val(&engine.claim(wish.clone()));
+    let any = size_of_val(&qiang_engine::Engine::Embedded(engine).claim(wish));
+    assert!(any < 2 * own && any < 2_048, "{any} bytes, where the engine itself needs {own}");
 }

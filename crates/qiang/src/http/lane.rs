@@ -79,6 +79,7 @@ pub(super) async fn serve(
     let (mut input, mut answers) = (BytesMut::new(), Answers::default());
     // One timer for the whole connection, looked at when it ends and not set for every request.
     let mut timer = std::pin::pin!(tokio::time::sleep(patience));
+    let mut stopped = std::pin::pin!(stop.cancelled());
     let mut since = Stopwatch::start();
     loop {
         match read(&input) {
@@ -112,7 +113,7 @@ pub(super) async fn serve(
             read = stream.read_buf(&mut input) => if !matches!(read, Ok(1..)) {
                 return None;
             },
-            () = stop.cancelled() => return None,
+            () = stopped.as_mut() => return None,
             () = timer.as_mut() => {
                 let left = patience.saturating_sub(since.elapsed());
                 if left.is_zero() {

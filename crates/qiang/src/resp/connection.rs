@@ -41,6 +41,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     let (mut frame, mut read_bytes) = (Frame::default(), FIRST_READ);
     // Runs on however many bytes arrive, or a client could drip for ever.
     let mut timer: Option<Pin<Box<Sleep>>> = None;
+    let mut stopped = std::pin::pin!(stop.cancelled());
     loop {
         // Whoever has signed in may be silent for as long as they like, between two commands.
         let limit = match (session.is_somebody(), input.is_empty()) {
@@ -63,7 +64,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
                 return listener::close(stream).await;
             }
             arrived = stream.read_buf(&mut input) => arrived,
-            () = stop.cancelled() => return,
+            () = stopped.as_mut() => return,
         };
         match arrived {
             Ok(0) | Err(_) => return,
