@@ -72,6 +72,16 @@ impl Book {
         crate::handle(self, command, now, log)
     }
 
+    /// Reads what claims will be decided on, of all of them together. Deciding one after the other,
+    /// each would wait for memory by itself.
+    pub fn look_ahead(&self, commands: &[Command]) {
+        let knows = |command: &&Command| match command {
+            Command::Claim(wish) => self.pool(wish.pool).is_some_and(|pool| pool.may_know(wish)),
+            _ => false,
+        };
+        std::hint::black_box(commands.iter().filter(knows).count());
+    }
+
     /// The earliest deadline, which may turn out not to stand any more.
     #[must_use]
     pub fn next_due(&self) -> Option<Timestamp> {

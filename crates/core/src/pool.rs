@@ -23,8 +23,8 @@ use self::payments::Payments;
 use self::portions::Portions;
 use self::records::{Record, Records};
 use crate::{
-    Cents, Claim, Event, PaymentId, PoolChange, PoolId, PoolState, Reclaim, Refund, State, Supply,
-    Terms, Timestamp,
+    Cents, Claim, ClaimRequest, Event, Identity, LimitBy, PaymentId, PoolChange, PoolId, PoolState,
+    Reclaim, Refund, State, Supply, Terms, Timestamp,
 };
 
 /// A finite amount of something scarce, and everything taken from it.
@@ -336,6 +336,15 @@ impl Pool {
     }
 
     /// Adds a claim to what its buyer has used.
+    /// Whether whoever asks may have bought here before.
+    pub(crate) fn may_know(&self, wish: &ClaimRequest) -> bool {
+        let name = match self.terms.limit_by {
+            LimitBy::User => Some(wish.user.as_str()),
+            LimitBy::Identity => wish.identity.as_ref().map(Identity::as_str),
+        };
+        name.is_some_and(|name| self.buyers.may_have(self.tag(name)))
+    }
+
     fn count_quota(&mut self, number: u32, record: &Record) {
         let uses = match (record.state, self.terms.reclaim) {
             (State::Released, Reclaim::Allowed) => 0,
@@ -412,8 +421,8 @@ impl Pool {
 
 fn buyer_name<'a>(records: &'a Records, terms: &Terms, record: &Record) -> &'a str {
     match terms.limit_by {
-        crate::LimitBy::User => records.user(record),
-        crate::LimitBy::Identity => records.identity(record),
+        LimitBy::User => records.user(record),
+        LimitBy::Identity => records.identity(record),
     }
 }
 

@@ -27,6 +27,11 @@ impl<T> Index<T> {
         found.map(|(_, value)| value)
     }
 
+    /// Whether there may be an entry under this tag, without a look at its key.
+    pub(super) fn may_have(&self, tag: u32) -> bool {
+        self.shards[self.shard(tag)].find(spread(tag), |(t, _)| *t == tag).is_some()
+    }
+
     pub(super) fn find_mut(&mut self, tag: u32, same: impl Fn(&T) -> bool) -> Option<&mut T> {
         let shard = self.shard(tag);
         let found = self.shards[shard].find_mut(spread(tag), |(t, v)| *t == tag && same(v));

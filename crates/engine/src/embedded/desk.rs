@@ -253,6 +253,9 @@ impl<C: Clock> Desk<C> {
     pub(super) fn decide(&mut self, question: &Question) -> Asked {
         let (batch, at) = (&mut self.batch, self.position.at);
         let before = batch.count();
+        if let Question::Many(commands) = question {
+            self.book.look_ahead(commands);
+        }
         let mut decide = |command| self.book.handle(command, at, &mut |event| batch.push(event));
         let replies = match question {
             Question::One(command) => Replies::One(decide(command)),
