@@ -335,7 +335,6 @@ impl Pool {
         }
     }
 
-    /// Adds a claim to what its buyer has used.
     /// Whether whoever asks may have bought here before.
     pub(crate) fn may_know(&self, wish: &ClaimRequest) -> bool {
         let name = match self.terms.limit_by {
@@ -345,6 +344,7 @@ impl Pool {
         name.is_some_and(|name| self.buyers.may_have(self.tag(name)))
     }
 
+    /// Adds a claim to what its buyer has used.
     fn count_quota(&mut self, number: u32, record: &Record) {
         let uses = match (record.state, self.terms.reclaim) {
             (State::Released, Reclaim::Allowed) => 0,

@@ -53,6 +53,9 @@ pub enum Error {
     /// What was decided is not in the records yet.
     #[error("the records are not up to date: run `qiang audit` first")]
     Behind,
+    /// Redis holds what did not happen.
+    #[error("Redis has lost something: run `qiang audit --repair` first")]
+    Lost,
     /// Somebody else does the same at this moment.
     #[error("somebody else repairs or sets up this Redis at this moment; try again")]
     Busy,
@@ -288,6 +291,9 @@ pub async fn import(
     let kept = store.setting(EPOCH).await?.ok_or(Error::Busy)?;
     let whole = Engine::Redis(engine.clone());
     let states = engine.partition_states().await?;
+    if states.iter().any(|state| state.torn) {
+        return Err(Error::Lost);
+    }
     let positions: BTreeMap<String, u64> = store.positions("redis/").await?.into_iter().collect();
     for (partition, state) in (0_u16..).zip(&states) {
         let recorded = positions.get(&consumer(&whole, partition)).copied().unwrap_or(0);

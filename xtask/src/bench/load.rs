@@ -15,18 +15,32 @@ const CALM: f64 = 0.01;
 /// Claims by a new user each over HTTP: all of them granted, and then all but one refused, which
 /// needs no journal. What both have in common is the machine and the generator.
 pub(super) fn measure(stage: &Stage<'_>, figures: &mut Figures) -> Result<()> {
-    let seconds = if stage.quick { 5 } else { 30 };
+    let (rounds, seconds) = if stage.quick { (1, 5) } else { (3, 30) };
     let users = RATE * seconds;
     for (name, stock) in [("http_open_loop", users), ("http_open_loop_refused", 1)] {
-        let mut load = Command::new(stage.binary);
-        load.args(["bench", "--scenario", "sellout", "--json", "-", "--quiet"]);
-        load.args(["--rate", &RATE.to_string(), "--duration", &format!("{seconds}s")]);
-        load.args(["--users", &users.to_string(), "--stock", &stock.to_string()]);
-        let run: Value =
-            serde_json::from_str(&crate::output_of(load.env("TMPDIR", stage.scratch))?)?;
-        figures.hear(&line(name, &run)?.to_string());
+        let mut runs = Vec::new();
+        for _ in 0..rounds {
+            let mut load = Command::new(stage.binary);
+            load.args(["bench", "--scenario", "sellout", "--json", "-", "--quiet"]);
+            load.args(["--rate", &RATE.to_string(), "--duration", &format!("{seconds}s")]);
+            load.args(["--users", &users.to_string(), "--stock", &stock.to_string()]);
+            let printed = crate::output_of(load.env("TMPDIR", stage.scratch))?;
+            runs.push(line(name, &serde_json::from_str(&printed)?)?);
+        }
+        figures.hear(&least_disturbed(runs).context("no round")?.to_string());
     }
     Ok(())
+}
+
+/// The run from which the host took least, with the errors of all of them: what a server does to a
+/// crowd shows in the calmest one, but an error is one.
+fn least_disturbed(mut runs: Vec<Value>) -> Option<Value> {
+    let number = |run: &Value, name: &str| run[name].as_f64().unwrap_or(f64::INFINITY);
+    let errors: f64 = runs.iter().map(|run| number(run, "errors")).sum();
+    runs.sort_by(|a, b| number(a, "stolen_percent").total_cmp(&number(b, "stolen_percent")));
+    let mut least = runs.into_iter().next()?;
+    least["errors"] = json!(errors);
+    Some(least)
 }
 
 /// Of the p99 of each slice in which the host took nothing of the machine away, the one in the
@@ -55,7 +69,15 @@ fn line(name: &str, run: &Value) -> Result<Value> {
 mod tests {
     use serde_json::json;
 
-    use super::calm_p99;
+    use super::{calm_p99, least_disturbed};
+
+    #[test]
+    fn the_calmest_round_counts_and_every_error() {
+        let run = |stolen, p99, errors| json!({"stolen_percent": stolen, "p99_ms": p99, "errors": errors});
+        let runs = vec![run(12.2, 2_674.0, 1.0), run(0.4, 9.0, 0.0), run(2.6, 46.0, 2.0)];
+        assert_eq!(least_disturbed(runs), Some(run(0.4, 9.0, 3.0)));
+        assert_eq!(least_disturbed(Vec::new()), None);
+    }
 
     #[test]
     fn seconds_that_were_disturbed_do_not_count() {

@@ -25,7 +25,8 @@ pub(super) fn measured(table: &str, backends: &str, command: &str) -> Result<Str
         it answers, as qiang does; `no` leaves that to the kernel; `memory` keeps nothing. `resp` is\n\
         the same against qiang (`CLAIM <sale> __rand_int__`). They take turns, round by round. The\n\
         no-op is an axum handler that returns a constant. The open loop is\n\
-        `qiang bench --rate 20000`; its refusals need no journal.\n{backends}\n\
+        `qiang bench --rate 20000`, three times; the run from which the host took least counts, and\n\
+        every error. Its refusals need no journal.\n{backends}\n\
         ## The machine\n\n| what | |\n| --- | --- |\n{}\n",
         facts.join("\n")
     ))

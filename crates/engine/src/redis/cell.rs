@@ -2,6 +2,7 @@
 //! remembered about it.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -42,6 +43,20 @@ impl CellId {
         hash = (hash ^ (hash >> 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let place = (hash >> 32).wrapping_add(u64::from(self.bucket)) % u64::from(partitions);
         u16::try_from(place).expect("less than the partitions")
+    }
+}
+
+impl fmt::Display for CellId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.pool, self.bucket)
+    }
+}
+
+impl CellId {
+    /// Reads what it is written as.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (pool, bucket) = text.split_once('/')?;
+        Some(Self { pool: pool.parse().ok()?, bucket: bucket.parse().ok()? })
     }
 }
 

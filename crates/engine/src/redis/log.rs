@@ -187,10 +187,7 @@ impl Shared {
                 continue;
             }
             let cells: Vec<String> = from_redis_value(answer).unwrap_or_default();
-            due.extend(cells.iter().filter_map(|cell| {
-                let (pool, bucket) = cell.split_once('/')?;
-                Some(CellId { pool: pool.parse().ok()?, bucket: bucket.parse().ok()? })
-            }));
+            due.extend(cells.iter().filter_map(|cell| CellId::parse(cell)));
         }
         Ok(due)
     }

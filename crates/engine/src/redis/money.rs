@@ -1,16 +1,16 @@
-//! A payment counts once, in whichever pool it was seen first, although pools lie in different
-//! partitions and no script reaches two of them.
+//! A payment counts once, in whichever pool, and bucket of it, it was seen first, although these
+//! cells lie in different partitions and no script reaches two of them.
 //!
-//! A payment is reserved for a pool before it is told there, under a number that rises with every
-//! new reservation (the fence). A pool that never took the payment can be made to leave it to
+//! A payment is reserved for a cell before it is told there, under a number that rises with every
+//! new reservation (the fence). A cell that never took the payment can be made to leave it to
 //! another: it notes the fence, and turns away whoever comes with an older one. Every step can be
 //! repeated, and whoever dies in between leaves nothing that stands in the way of the next. Whoever
-//! reserved it is given time to tell it first: otherwise tellers of several pools could take it from
+//! reserved it is given time to tell it first: otherwise tellers of several cells could take it from
 //! one another for ever.
 
 use std::sync::Arc;
 
-use qiang_core::{ClaimId, Outcome, PayRequest, PaymentId, PoolId, Refusal, Settlement};
+use qiang_core::{ClaimId, Outcome, PayRequest, PaymentId, Refusal, Settlement};
 use redis::{Pipeline, Value};
 
 use super::cell::{CellId, Found, PartitionKeys};
@@ -26,7 +26,7 @@ const MAX_ROUNDS: usize = 16;
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Owner {
     text: String,
-    pool: PoolId,
+    cell: CellId,
     fence: u32,
 }
 
@@ -52,7 +52,7 @@ impl Shared {
         let mut borrow = terms.buckets > 1;
         let (mut turn, mut patience) = (None, Patience::start());
         for round in 1..=MAX_ROUNDS {
-            let Some(fence) = self.reserve(&pay.payment, pool, &mut patience).await? else {
+            let Some(fence) = self.reserve(&pay.payment, id, &mut patience).await? else {
                 return Ok(Outcome::Refused(Refusal::PaymentConflict));
             };
             let ask = match doing {
@@ -80,17 +80,17 @@ impl Shared {
         Err(Error::Unavailable)
     }
 
-    /// Reserves a payment for a pool and gives the fence; `None` when another pool has it.
+    /// Reserves a payment for a cell and gives the fence; `None` when another one has it.
     async fn reserve(
         self: &Arc<Self>,
         payment: &PaymentId,
-        pool: PoolId,
+        cell: CellId,
         patience: &mut Patience,
     ) -> Result<Option<u32>, Error> {
         let mut expected = String::new();
         for _ in 0..MAX_ROUNDS {
-            let owner = self.register(payment, pool, &expected).await?;
-            if owner.pool == pool {
+            let owner = self.register(payment, cell, &expected).await?;
+            if owner.cell == cell {
                 return Ok(Some(owner.fence));
             }
             if !patience.pause().await {
@@ -106,21 +106,15 @@ impl Shared {
 
     /// Whether the owner has taken the payment; if not, it never will under this fence.
     async fn keeps(self: &Arc<Self>, owner: &Owner, payment: &PaymentId) -> Result<bool, Error> {
-        let Some(terms) = self.terms(owner.pool).await? else { return Ok(false) };
-        for bucket in 0..terms.buckets {
-            let cell = self.cell(CellId { pool: owner.pool, bucket });
-            let ask = Ask::Disown { payment: payment.clone(), fence: owner.fence };
-            if let Said::Owned = self.ask(&cell, ask).await? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        let ask = Ask::Disown { payment: payment.clone(), fence: owner.fence };
+        let said = self.ask(&self.cell(owner.cell), ask).await?;
+        Ok(matches!(said, Said::Owned))
     }
 
     async fn register(
         &self,
         payment: &PaymentId,
-        pool: PoolId,
+        cell: CellId,
         expected: &str,
     ) -> Result<Owner, Error> {
         let partition = self.partition_of_payment(payment);
@@ -130,7 +124,7 @@ impl Shared {
         }
         let keys = PartitionKeys::new(&self.link.place().prefix, partition);
         let mut call = REGISTRY.call([&*keys.meta, &*keys.payers]);
-        call.arg(payment.as_str()).arg(pool.get()).arg(expected);
+        call.arg(payment.as_str()).arg(cell.to_string()).arg(expected);
         call.arg(era.name()).arg(era.reserved(partition));
         let mut pipe = Pipeline::with_capacity(2);
         pipe.add_command(call);
@@ -163,7 +157,8 @@ impl Shared {
 
 impl Owner {
     fn read(text: &str) -> Option<Self> {
-        let (pool, fence) = text.split_once(':')?;
-        Some(Self { text: text.to_owned(), pool: pool.parse().ok()?, fence: fence.parse().ok()? })
+        let (cell, fence) = text.split_once(':')?;
+        let (cell, fence) = (CellId::parse(cell)?, fence.parse().ok()?);
+        Some(Self { text: text.to_owned(), cell, fence })
     }
 }

@@ -1,8 +1,8 @@
--- Which pool a payment belongs to, over all partitions: "<pool>:<fence>". It is set when nobody
+-- Which cell a payment belongs to, over all partitions: "<pool>/<bucket>:<fence>". It is set when nobody
 -- has it, or when it is what the caller expects; either way the answer is who has it now. How many
 -- were set is counted, so that a state that has gone back is noticed.
 -- KEYS meta, payers
--- ARGV payment, pool, what the caller expects ('' for nobody), epoch, count the caller knows
+-- ARGV payment, cell, what the caller expects ('' for nobody), epoch, count the caller knows
 -- Answers { "lost", epoch, count } or { "ok", owner, count }
 local meta = redis.call('HMGET', KEYS[1], 'epoch', 'reserved')
 local count = tonumber(meta[2] or '0')

@@ -50,13 +50,9 @@ impl PoolRecord {
         let newest = |claim: &Claim| Reverse((claim.created_at, claim.version));
         self.claims.sort_by_key(|claim| (claim.id.number, newest(claim)));
         self.claims.dedup_by_key(|claim| claim.id.number);
-        let paid: HashSet<&PaymentId> =
-            self.claims.iter().filter_map(|claim| claim.payment.as_ref()).collect();
         let mut owed: HashSet<PaymentId> = HashSet::new();
         self.refunds.reverse();
-        self.refunds.retain(|refund| {
-            !paid.contains(&refund.payment) && owed.insert(refund.payment.clone())
-        });
+        self.refunds.retain(|refund| owed.insert(refund.payment.clone()));
         self.refunds.reverse();
     }
 
@@ -161,11 +157,19 @@ impl Engine {
     /// log is trusted any more.
     pub async fn resume(&self, partition: u16, epoch: &str, seq: u64) -> Result<(), RestoreError> {
         let keys = PartitionKeys::new(&self.place().prefix, partition);
+        // Without an epoch nobody begins a call, so this stands still. What is counted is left alone:
+        // a later start that carries out half a call from before adds one to it.
+        let begun =
+            self.shared.link.ask(partition, cmd("HGET").arg(&keys.meta).arg("begun")).await?;
+        let begun: Option<u64> = from_redis_value(begun).unwrap_or_default();
         let mut pipe = Pipeline::with_capacity(2);
         pipe.cmd("UNLINK").arg(&keys.log);
         // The epoch comes last and at once with where the log goes on.
         pipe.cmd("HSET").arg(&keys.meta).arg("epoch").arg(epoch);
-        pipe.arg("seq").arg(seq).arg("trimmed").arg(seq).arg("begun").arg(0).arg("ended").arg(0);
+        pipe.arg("seq").arg(seq).arg("trimmed").arg(seq);
+        if let Some(begun) = begun {
+            pipe.arg("ended").arg(begun);
+        }
         if partition == 0 {
             pipe.arg("partitions").arg(self.place().partitions);
         }
@@ -250,8 +254,20 @@ impl Engine {
         range.arg(cell.keys.get(Keys::REFUNDS)).arg(0).arg(-1);
         let answer = self.shared.link.ask(cell.partition, &range).await?;
         let refunds: Vec<Vec<u8>> = from_redis_value(answer).unwrap_or_default();
-        for packed in &refunds {
-            record.refunds.push(wire::read_refund(pool, packed).map_err(nonsense)?);
+        for some in refunds.chunks(FIELDS) {
+            let read = |packed: &Vec<u8>| wire::read_refund(pool, packed).map_err(nonsense);
+            let some: Vec<Refund> = some.iter().map(read).collect::<Result<_, _>>()?;
+            let payments: Vec<&str> = some.iter().map(|refund| refund.payment.as_str()).collect();
+            let mut get = cmd("HMGET");
+            get.arg(cell.keys.get(Keys::PAYMENTS)).arg(payments);
+            let answer = self.shared.link.ask(cell.partition, &get).await?;
+            let fates: Vec<Option<Vec<u8>>> = from_redis_value(answer).unwrap_or_default();
+            for (refund, fate) in some.into_iter().zip(fates) {
+                // It may have been decided otherwise; then this list alone still has it.
+                if fate.map_or(Ok(false), |fate| wire::is_refunded(&fate)).map_err(nonsense)? {
+                    record.refunds.push(refund);
+                }
+            }
         }
         Ok(())
     }
@@ -383,7 +399,7 @@ impl Engine {
                 first = Some(first.map_or(due, |first| first.min(due)));
             }
         }
-        let name = format!("{}/{}", cell.id.pool, cell.id.bucket);
+        let name = cell.id.to_string();
         all.push(match first {
             Some(due) => cmd("ZADD").arg(&keys.dues).arg(due.millis()).arg(name).clone(),
             None => cmd("ZREM").arg(&keys.dues).arg(name).clone(),
@@ -394,15 +410,17 @@ impl Engine {
     /// Reserves every payment of a pool for it again, where nobody has it: after the partition
     /// with the reservations was lost, for pools that were not.
     pub async fn restore_payers(&self, record: &PoolRecord) -> Result<(), RestoreError> {
-        let Some(pool) = record.pool() else { return Ok(()) };
-        let paid = record.claims.iter().filter_map(|claim| claim.payment.as_ref());
-        let owed = record.refunds.iter().map(|refund| &refund.payment);
+        let (Some(pool), Some(terms)) = (record.pool(), record.terms()) else { return Ok(()) };
+        let paid =
+            record.claims.iter().filter_map(|claim| Some((claim.payment.as_ref()?, claim.id)));
+        let owed = record.refunds.iter().map(|refund| (&refund.payment, refund.order));
         let mut by_partition = BTreeMap::<u16, Vec<Cmd>>::new();
-        for payment in paid.chain(owed) {
+        for (payment, order) in paid.chain(owed) {
+            let cell = CellId::of_claim(pool, order.number, terms.buckets);
             let partition = self.shared.partition_of_payment(payment);
             let payers = PartitionKeys::new(&self.place().prefix, partition).payers;
             let mut set = cmd("HSETNX");
-            set.arg(payers).arg(payment.as_str()).arg(format!("{pool}:1"));
+            set.arg(payers).arg(payment.as_str()).arg(format!("{cell}:1"));
             by_partition.entry(partition).or_default().push(set);
         }
         for (partition, all) in by_partition {

@@ -17,11 +17,11 @@ use qiang_core::{
 use super::PartitionState;
 use super::pack::{Packer, Result, Unpackable, Unpacker};
 
-use self::stored::{number_or_none, reason_number, split, state, time, time_or_none};
 pub(super) use self::stored::{
-    pack_change, pack_claim, pack_paid, pack_refund, pack_refunded, read_change, read_claim,
-    read_claims_of, read_events, read_refund,
+    is_refunded, pack_change, pack_claim, pack_paid, pack_refund, pack_refunded, read_change,
+    read_claim, read_claims_of, read_events, read_refund,
 };
+use self::stored::{number_or_none, reason_number, split, state, time, time_or_none};
 use crate::{Decoder, Encoder, Stopwatch};
 
 /// One command for one cell (a pool, or one of its buckets).

@@ -5,6 +5,7 @@ mod buckets;
 mod contract;
 mod failover;
 mod fixture;
+mod full;
 mod gone_back;
 mod kills;
 mod late_copies;

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use qiang_core::{Flow, Outcome, PoolId, RefundReason, Refusal, ReleaseReason, Settlement};
+use qiang_core::{
+    ClaimId, Flow, Outcome, PoolId, RefundReason, Refusal, ReleaseReason, Settlement,
+};
 use qiang_engine::Error;
 use qiang_testkit::contract::{Subject as _, money, sale};
 use qiang_testkit::servers::shared;
@@ -52,6 +54,33 @@ async fn a_payment_told_to_many_pools_at_once_counts_in_one() {
         paid += view(&nodes[0], id).await.tally.paid;
     }
     assert_eq!(paid, 30);
+}
+
+#[tokio::test]
+async fn a_payment_counts_once_among_the_buckets_of_a_sale() {
+    let Some(url) = shared::redis() else { return };
+    let engine = node(&url, &prefix()).await;
+    let mut terms = orders(60);
+    terms.buckets = 3;
+    open(&engine, pool(1), terms).await;
+    let mut claims = Vec::new();
+    for user in 0..12 {
+        claims.push(granted(&engine, wish(pool(1), &format!("u{user}"))).await.id);
+    }
+    let bucket = |claim: &ClaimId| (claim.number - 1) % 3;
+    let other = claims.iter().find(|claim| bucket(claim) != bucket(&claims[0]));
+    let other = *other.expect("twelve are not all in one bucket");
+    // An order that is not there keeps nothing from one that is.
+    let nobody = ClaimId { number: other.number + 3_000, ..other };
+    let refused = engine.pay(money(nobody, "P")).await;
+    assert_eq!(refused, Ok(Outcome::Refused(Refusal::NoSuchClaim)));
+    let paid = engine.pay(money(claims[0], "P")).await;
+    assert!(matches!(paid, Ok(Outcome::Done(Settlement::Paid(_)))), "{paid:?}");
+    let twice = engine.pay(money(other, "P")).await;
+    assert_eq!(twice, Ok(Outcome::Refused(Refusal::PaymentConflict)));
+    let again = engine.pay(money(claims[0], "P")).await;
+    assert!(matches!(again, Ok(Outcome::Replayed(Settlement::Paid(_)))), "{again:?}");
+    assert_eq!(view(&engine, pool(1)).await.tally.paid, 1);
 }
 
 /// Two orders of one bucket, and a user for whom that bucket has nothing left.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use qiang_testkit::servers::shared;
+use qiang_testkit::servers::{Redis, or_skip, redis, shared};
 use serde_json::{Value, json};
 
 use crate::person::Person;
@@ -160,6 +160,22 @@ async fn limits_hold_in_a_sale_that_was_to_be_spread_only_where_it_goes() {
     }
     assert!(process.terminate().0.success());
     there.does(&["audit"]);
+}
+
+#[test]
+fn sales_are_not_put_beside_what_a_crash_left_half_done() {
+    let Some(redis) = or_skip(Redis::start(&redis::Options::default())) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = Some(format!("{}?prefix=torn&partitions=8", redis.url()));
+    let there = Place { folder: folder.path(), data: "one", engine };
+    there.does(&["audit"]);
+    redis.command(&["HSET", "torn:{p3}:meta", "begun", "1"]).expect("it answers");
+    let none = "{\"qiang_export\":1}\n{\"sales\":0,\"claims\":0,\"refunds\":0}\n";
+    std::fs::write(folder.path().join("none.jsonl"), none).expect("writable");
+    let torn = there.run(&["import", "none.jsonl"]);
+    assert!(torn.code == Some(1) && torn.stderr.contains("audit --repair"), "{}", torn.stderr);
+    there.does(&["audit", "--repair"]);
+    there.does(&["import", "none.jsonl"]);
 }
 
 #[test]

@@ -70,11 +70,7 @@ async fn p16_half_a_call_that_redis_carried_out_is_noticed_and_put_right() {
     let told = Person::buyer(node.address, "torn").claim(&sale, "torn").await;
     assert!(matches!(told, Told::Granted(_)), "{told:?}");
     drop(node);
-    redis.kill().expect("it runs");
-    let file = redis.append_only_file().expect("readable").expect("it has one");
-    let length = file.metadata().expect("a file").len();
-    let cut = std::fs::File::options().write(true).open(&file);
-    cut.and_then(|file| file.set_len(length - 100)).expect("it is cut");
+    redis.tear(100).expect("it is cut");
     redis.restart_unchecked().expect("it starts");
 
     let nodes = ["api", "api", "worker"].map(|roles| shop.start(roles));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use super::keeper::{LastSignal, Line, Process, State, patiently};
 use super::ports::free_port;
@@ -170,8 +170,16 @@ impl Redis {
         self.process.restart(&self.line, READY)
     }
 
+    /// Kills it as a machine dies that loses power: the last bytes of its append-only file are gone.
+    pub fn tear(&self, bytes: u64) -> Result<()> {
+        self.kill()?;
+        let path = self.append_only_file()?.context("it keeps nothing")?;
+        let file = std::fs::File::options().write(true).open(path)?;
+        Ok(file.set_len(file.metadata()?.len().saturating_sub(bytes))?)
+    }
+
     /// The file it appends to, if it has one.
-    pub fn append_only_file(&self) -> Result<Option<PathBuf>> {
+    fn append_only_file(&self) -> Result<Option<PathBuf>> {
         let folder = self.process.folder().join("appendonlydir");
         if !folder.exists() {
             return Ok(None);

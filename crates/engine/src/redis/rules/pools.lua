@@ -99,6 +99,9 @@ function decide.clear()
     elseif not is_closed() or state.held + state.ordered > 0 then
         return { REFUSED, 'pool_in_use' }
     end
+    -- A server out of memory takes no more writes, except from a script that began with one that
+    -- needs none. This one changes nothing, and lets a sale be cleared to make room.
+    redis.call('HDEL', META, '')
     -- Refunds stay, so that none is owed twice.
     write('UNLINK', CLAIMS, BUYERS, REQUESTS, DUE, PORTIONS, RETURNED, PAYMENTS, MOVES)
     granted, bought, requested, dues = {}, {}, {}, {}

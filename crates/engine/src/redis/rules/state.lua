@@ -12,7 +12,8 @@ local function read_rules(packed)
         portions = r[11], bucket = r[12], buckets = r[13] }
 end
 
-if stored[1] then
+-- Of an opening that was carried out in part there may be rules and no state: there is no such pool.
+if stored[1] and stored[2] then
     rules = read_rules(stored[1])
     local s = unpack_value(stored[2])
     state = { version = s[1], total = s[2], share = s[3], available = s[4], held = s[5],

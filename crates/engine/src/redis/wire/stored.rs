@@ -260,6 +260,14 @@ pub(in crate::redis) fn pack_refunded(refund: &Refund) -> Vec<u8> {
         .finish()
 }
 
+/// Whether what became of a payment is that it was owed back.
+pub(in crate::redis) fn is_refunded(fate: &[u8]) -> Result<bool> {
+    let mut from = Unpacker::new(fate);
+    from.list()?;
+    from.int()?;
+    Ok(from.int()? == 1)
+}
+
 fn refund_reason_number(reason: RefundReason) -> i64 {
     match reason {
         RefundReason::Late => 0,
