@@ -20,6 +20,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 
+use crate::client;
 use crate::config::{self, Config, Sources};
 
 const AFTER_HELP: &str = "\
@@ -99,31 +100,34 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let misconfigured = error.downcast_ref::<config::Error>().is_some();
+            let no_url = |error| matches!(error, &client::Error::BadUrl { .. });
+            let misused = error.is::<config::Error>()
+                || error.is::<Misuse>()
+                || error.downcast_ref().is_some_and(no_url);
             output::say(format_args!("error: {error:#}"));
-            if misconfigured { Exit::Misused.into() } else { Exit::Failed.into() }
+            if misused { Exit::Misused.into() } else { Exit::Failed.into() }
         }
     }
 }
 
 fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     match &cli.command {
-        Command::Serve(args) => serve::run(Config::load(args.sources(cli.global.sources()?))?),
+        Command::Serve(args) => {
+            serve::run(args, Config::load(args.sources(cli.global.sources()?))?)
+        }
         Command::Demo(args) => {
             if cli.global.data.is_some() || cli.global.config.is_some() {
-                anyhow::bail!(
-                    "the demo works on a folder of its own: leave out --data and --config"
-                );
+                let told = "the demo works on a folder of its own: leave out --data and --config";
+                return Err(Misuse(told).into());
             }
             demo::run(args)
         }
         Command::Bench(args) if args.has_server() => bench::run(args, &cli.global.config()?),
         Command::Bench(args) => {
             if cli.global.data.is_some() || cli.global.config.is_some() {
-                anyhow::bail!(
-                    "without --url the bench works on a folder of its own: leave out --data and \
-                     --config"
-                );
+                let told = "without --url the bench works on a folder of its own: leave out --data \
+                            and --config";
+                return Err(Misuse(told).into());
             }
             bench::run(args, &Config::load(Sources::default())?)
         }
@@ -158,6 +162,11 @@ fn log_to_stderr(config: &Config) -> anyhow::Result<()> {
     let color = std::io::IsTerminal::is_terminal(&std::io::stderr());
     log.with_ansi(color).try_init().map_err(|error| anyhow::anyhow!(error))
 }
+
+/// A command line that makes no sense, found after it was taken apart.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Misuse(&'static str);
 
 /// How a command ends, other than well.
 #[derive(Debug, Clone, Copy)]

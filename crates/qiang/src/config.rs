@@ -285,7 +285,7 @@ impl Config {
         let payments = Payments::take(&mut layers, &http);
         let audit = Audit::take(&mut layers);
         let log = Log { filter: layers.text("log.filter", "info", filter) };
-        check_together(&http, &engine, &database, roles, &mut layers);
+        check_together(&http, &resp, &engine, &database, roles, &mut layers);
         check_secrets_differ(&auth, &payments, &mut layers);
         let settings = layers.finish().map_err(Error::Invalid)?;
         Ok(Self {
@@ -426,6 +426,7 @@ fn read_file(path: &Path) -> Result<String, Error> {
 
 fn check_together(
     http: &Http,
+    resp: &Resp,
     engine: &Engine,
     database: &Database,
     roles: Roles,
@@ -436,6 +437,13 @@ fn check_together(
             "http.body_timeout_ms",
             "is longer than `http.request_timeout_ms`, so it could never be reached",
             "make it the shorter of the two",
+        );
+    }
+    if resp.listen == Some(http.listen) && http.listen.port() != 0 {
+        layers.fault(
+            "resp.listen",
+            "is the address of `http.listen`, and one address has one door",
+            "give it another port, like 127.0.0.1:6380",
         );
     }
     let EngineUrl::Embedded { folder } = &engine.url else { return };

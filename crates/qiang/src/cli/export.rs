@@ -39,6 +39,11 @@ pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
     super::runtime()?.block_on(async {
         let records = match &config.engine.url {
             EngineUrl::Embedded { folder } => {
+                anyhow::ensure!(
+                    SqliteJournal::path_in(folder).exists(),
+                    "there is no journal in {}: name the folder with --data",
+                    folder.display()
+                );
                 let lock = FolderLock::take(folder)?;
                 SqliteJournal::check_at_rest(folder)?;
                 let (book, _) = audit::replay(folder).await?;

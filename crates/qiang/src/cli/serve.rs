@@ -30,6 +30,9 @@ pub(super) struct Args {
     /// What this process does, of several that share an engine [default: api,worker]
     #[arg(long, value_name = "ROLES")]
     roles: Option<String>,
+    /// Stop when standard input ends: for whoever starts it and may die
+    #[arg(long, hide = true)]
+    until_stdin_ends: bool,
 }
 
 impl Args {
@@ -40,7 +43,7 @@ impl Args {
     }
 }
 
-pub(super) fn run(config: Config) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args, config: Config) -> anyhow::Result<ExitCode> {
     super::log_to_stderr(&config)?;
     let first = !config.data.join(crate::secrets::FILE_NAME).exists();
     for caution in config.cautions() {
@@ -52,6 +55,7 @@ pub(super) fn run(config: Config) -> anyhow::Result<ExitCode> {
         welcome(&server, first);
         tokio::select! {
             () = stop.asked() => output::say("stopping: answering what was accepted …"),
+            () = stdin_ends(), if args.until_stdin_ends => {}
             () = server.app.engine.ended() => {}
         }
         let poison = server.app.engine.poisoned().map(str::to_owned);
@@ -65,6 +69,17 @@ pub(super) fn run(config: Config) -> anyhow::Result<ExitCode> {
         output::say("stopped");
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Returns when nobody can write to standard input any more.
+async fn stdin_ends() {
+    let (end, ended) = tokio::sync::oneshot::channel::<()>();
+    // Nothing else reads it, and a thread that waits there does not keep the process from ending.
+    std::thread::spawn(move || {
+        let _length = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        drop(end);
+    });
+    let _ended = ended.await;
 }
 
 fn welcome(server: &Server, first: bool) {

@@ -263,6 +263,11 @@ fn a_mistake_is_told_with_its_place_and_the_remedy() {
              could never be reached; make it the shorter of the two",
         ),
         (
+            "[resp]\nlisten = \"127.0.0.1:8080\"",
+            "shop.toml:2:1: `resp.listen` is the address of `http.listen`, and one address has one \
+             door; give it another port, like 127.0.0.1:6380",
+        ),
+        (
             "[database]\nurl = \"sqlite:./qiang-data/journal.db\"",
             "shop.toml:2:1: `database.url` names something else that lives in the engine's folder; \
              name a file of its own, like sqlite:./qiang-data/qiang.db",

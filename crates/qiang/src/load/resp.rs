@@ -52,7 +52,10 @@ impl Resp {
         match Reply::parse(bytes)? {
             None => Ok(None),
             Some((Reply::Simple(b"OK"), used)) => Ok(Some(used)),
-            Some(_) => Err(Nonsense("AUTH was refused")),
+            Some((Reply::Error(said), _)) if said.windows(3).any(|word| word == b"TLS") => {
+                Err(Nonsense("that port speaks TLS only, and this load does not"))
+            }
+            Some(_) => Err(Nonsense("AUTH was refused: that server has other keys")),
         }
     }
 

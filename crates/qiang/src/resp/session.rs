@@ -280,9 +280,9 @@ impl Session {
         }
         let quantity = match words.optional(3) {
             None => NonZeroU32::MIN,
-            Some(word) => number(word)
-                .and_then(NonZeroU32::new)
-                .ok_or_else(|| Wrong::syntax("quantity must be a whole number from 1".into()))?,
+            Some(word) => number(word).and_then(NonZeroU32::new).ok_or_else(|| {
+                Wrong::syntax(format!("quantity must be a whole number from 1 to {}", u32::MAX))
+            })?,
         };
         let request = words.optional(4).map(|word| id("request-id", Some(word), RequestId::new));
         let identity = match (&self.access, words.optional(5)) {

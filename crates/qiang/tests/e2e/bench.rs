@@ -1,9 +1,11 @@
 //! `qiang bench` as a person runs it: every scenario, both doors, on a server of its own and on one
 //! that runs, and what it says when that cannot be.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -185,13 +187,16 @@ fn what_cannot_be_is_said_before_anything_is_done() {
         (&["--duration", "25h"], 2, "100ms to 24h"),
         (&["--rate", "5", "--clients", "5"], 2, "cannot be used with"),
         (&["--token", "t"], 2, "--url"),
-        (&["--pipeline", "2"], 1, "--protocol resp"),
-        (&["--data", "elsewhere"], 1, "leave out --data"),
+        (&["--rate", "-5"], 2, "0.01 to"),
+        (&["--stock", "-1"], 2, "1..="),
+        (&["--duration", "-1s"], 2, "not a time"),
+        (&["--pipeline", "2"], 2, "--protocol resp"),
+        (&["--data", "elsewhere"], 2, "leave out --data"),
         (&["--json", "no/such/folder/r.json"], 1, "cannot write no/such/folder/r.json"),
         (&["--html", "a-folder"], 1, "cannot write a-folder"),
         (&["--url", "http://127.0.0.1:1"], 1, "cannot connect to 127.0.0.1:1"),
         (&["--url", "http://192.0.2.1:8080"], 1, "say --remote"),
-        (&["--url", "https://127.0.0.1:1"], 1, "not an address"),
+        (&["--url", "https://127.0.0.1:1"], 2, "not an address"),
     ] {
         let ended = run(folder.path(), &[&["bench"], args].concat());
         assert_eq!(ended.code, Some(code), "{args:?}: {}", ended.stderr);
@@ -204,6 +209,29 @@ fn what_cannot_be_is_said_before_anything_is_done() {
     assert_eq!(ended.code, Some(1));
     assert!(ended.stderr.contains("there are no keys in ./qiang-data"), "{}", ended.stderr);
     assert!(!folder.path().join("qiang-data").exists(), "keys that nobody knows are not made");
+}
+
+#[test]
+fn a_server_of_its_own_ends_with_the_bench_however_that_ends() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut bench = command(folder.path(), &["bench", "--rate", "50", "--duration", "1m"])
+        .env("TMPDIR", folder.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut lines = BufReader::new(bench.stderr.take().expect("piped")).lines();
+    let is_under_way = |line: std::io::Result<String>| line.is_ok_and(|line| line.contains("1 s "));
+    assert!(lines.any(is_under_way), "it is under way");
+    let folders = folder.path().read_dir().expect("a folder").flatten();
+    let mut addresses = folders.map(|entry| entry.path().join("data/server.addr"));
+    let address = addresses.find_map(|path| std::fs::read_to_string(path).ok()).expect("it runs");
+    let mut stream = TcpStream::connect(address.trim()).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+    bench.kill().expect("it runs");
+    bench.wait().expect("it ended");
+    // It says nothing by itself; that this ends is that the server has.
+    let ended = stream.read(&mut [0]);
+    assert!(matches!(ended, Ok(0)), "{ended:?}");
 }
 
 /// Whatever was under way when the server died is asked again under the same key, and counts once.

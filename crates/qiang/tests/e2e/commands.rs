@@ -58,6 +58,8 @@ async fn the_audit_of_a_folder_at_rest_tells_by_its_exit_code() {
     let ended = run(folder.path(), &["audit"]);
     assert_eq!(ended.code, Some(1));
     assert!(ended.stderr.contains("there is no journal") && ended.stderr.contains("--data"));
+    let ended = run(folder.path(), &["export", "sales.jsonl"]);
+    assert!(ended.code == Some(1) && ended.stderr.contains("there is no journal"));
     assert!(!folder.path().join("qiang-data").exists(), "looking makes no folder");
 
     let mut process = Process::start(&mut command(folder.path(), &[])).expect("it starts");

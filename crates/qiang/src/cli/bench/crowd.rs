@@ -21,7 +21,7 @@ pub(super) fn minted(signer: &Signer, users: u32) -> anyhow::Result<Vec<Box<str>
 pub(super) fn read(path: &Path, users: u32) -> anyhow::Result<Vec<Box<str>>> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("cannot read the tokens in {}", path.display()))?;
-    of_csv(&text, users).with_context(|| format!("{} is no list of tokens", path.display()))
+    of_csv(&text, users).with_context(|| format!("cannot take the tokens in {}", path.display()))
 }
 
 fn of_csv(text: &str, users: u32) -> anyhow::Result<Vec<Box<str>>> {

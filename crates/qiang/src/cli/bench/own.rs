@@ -46,7 +46,8 @@ impl Own {
                 command.env_remove(name);
             }
         }
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        // However we end, it does, too: the other end of this is gone then.
+        command.arg("--until-stdin-ends").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(log);
         let child = command.spawn().context("cannot start a server")?;
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut own = Self { address: nowhere, resp: nowhere, folder, child };

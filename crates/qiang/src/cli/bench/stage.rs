@@ -12,8 +12,8 @@ use qiang_engine::{Clock as _, SystemClock};
 use super::own::Own;
 use super::target::{Signer, Target};
 use super::{Args, crowd};
-use crate::cli::output;
 use crate::cli::serve::Stop;
+use crate::cli::{Misuse, output};
 use crate::client::Client;
 use crate::config::Config;
 use crate::http::json_time;
@@ -96,7 +96,9 @@ impl Bench {
         };
         let resp = match args.protocol {
             Protocol::Http => None,
-            Protocol::Resp => Some(resp.context("say with --resp where the server speaks RESP")?),
+            Protocol::Resp => {
+                Some(resp.ok_or(Misuse("say with --resp where the server speaks RESP"))?)
+            }
         };
         if let Some(first) = tokens.first() {
             target.knows(first).await?;
