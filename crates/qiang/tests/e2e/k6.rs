@@ -53,7 +53,8 @@ async fn a_crowd_of_k6_gets_all_there_is_and_not_one_more() {
     let settings = [base, ("SALE_ID", "12"), ("RAMP_WINDOW", "0s"), ("TOKENS_FILE", "tokens.csv")];
     let output = k6(&program, folder.path(), &settings);
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(count(folder.path(), "granted"), 50, "{output:?}");
+    assert_eq!(count(folder.path(), "granted_before"), 50, "{output:?}");
+    assert_eq!(count(folder.path(), "granted"), 0, "{output:?}");
     let mut boss = Person::arrive(process.address, Some(admin)).await;
     let sale = boss.get("/sales/12").await.ok(200);
     assert_eq!((&sale["available"], &sale["ordered"]), (&json!(0), &json!(50)));
