@@ -6,12 +6,8 @@ use std::net::TcpStream;
 
 use qiang_core::PoolId;
 use qiang_engine::redis::Engine;
-use qiang_testkit::servers::{Redis, or_skip, redis};
-
-/// A server of its own, to be killed or paused; `None` where there is no Redis.
-pub(crate) fn own(durability: redis::Durability) -> Option<Redis> {
-    or_skip(Redis::start(&redis::Options { durability, ..Default::default() }))
-}
+use qiang_testkit::servers::Redis;
+pub(crate) use qiang_testkit::servers::redis::own;
 
 /// The port in the URL of a single server.
 pub(crate) fn port(url: &str) -> u16 {

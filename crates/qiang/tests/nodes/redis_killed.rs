@@ -1,7 +1,7 @@
 //! A Redis that syncs before it answers, killed in the middle of a sale and started again.
 
 use qiang_sql::Dialect;
-use qiang_testkit::servers::{Redis, or_skip, redis};
+use qiang_testkit::servers::redis::{Durability, own};
 use serde_json::json;
 
 use crate::crowd::{self, Asking, Crowd, audit, check, granted, others};
@@ -11,9 +11,7 @@ const STOCK: u32 = 250;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_acknowledged_survives_a_killed_redis() {
-    let durability = redis::Durability::Always;
-    let options = redis::Options { durability, ..Default::default() };
-    let Some(redis) = or_skip(Redis::start(&options)) else { return };
+    let Some(redis) = own(Durability::Always) else { return };
     let Some(shop) = Shop::on(&redis.url(), Dialect::Postgres).await else { return };
     let nodes = ["api", "api", "worker"].map(|roles| shop.start(roles));
     let doors = [nodes[0].address, nodes[1].address];

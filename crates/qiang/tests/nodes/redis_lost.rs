@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use qiang_sql::Dialect;
 use qiang_testkit::proxy::Proxy;
-use qiang_testkit::servers::{Redis, or_skip, redis};
+use qiang_testkit::servers::Redis;
+use qiang_testkit::servers::redis::{Durability, own};
 use serde_json::json;
 
 use crate::crowd::{
@@ -19,7 +20,7 @@ const STOCK: u32 = 200;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p16_a_flushed_redis_is_noticed_and_put_back() {
-    let Some(redis) = or_skip(Redis::start(&redis::Options::default())) else { return };
+    let Some(redis) = own(Durability::None) else { return };
     let Some(shop) = Shop::on(&redis.url(), Dialect::Postgres).await else { return };
     let nodes = ["api", "api", "worker"].map(|roles| shop.start(roles));
     let doors = [nodes[0].address, nodes[1].address];
@@ -36,9 +37,7 @@ async fn p16_a_flushed_redis_is_noticed_and_put_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p16_a_redis_that_went_back_to_an_old_copy_is_noticed_and_put_right() {
-    let durability = redis::Durability::Always;
-    let options = redis::Options { durability, ..Default::default() };
-    let Some(redis) = or_skip(Redis::start(&options)) else { return };
+    let Some(redis) = own(Durability::Always) else { return };
     let Some(shop) = Shop::on(&redis.url(), Dialect::MySql).await else { return };
     let nodes = ["api", "api", "worker"].map(|roles| shop.start(roles));
     let doors = [nodes[0].address, nodes[1].address];
@@ -59,9 +58,7 @@ async fn p16_a_redis_that_went_back_to_an_old_copy_is_noticed_and_put_right() {
 /// The machine of Redis lost power in the middle of a call, and later was started once more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p16_half_a_call_that_redis_carried_out_is_noticed_and_put_right() {
-    let durability = redis::Durability::Always;
-    let options = redis::Options { durability, ..Default::default() };
-    let Some(redis) = or_skip(Redis::start(&options)) else { return };
+    let Some(redis) = own(Durability::Always) else { return };
     let Some(shop) = Shop::on(&redis.url(), Dialect::Postgres).await else { return };
     let node = shop.start("api");
     let sale = crowd::sale(node.address, STOCK, json!({})).await;
@@ -186,9 +183,7 @@ struct Forgotten {
 
 impl Forgotten {
     async fn by_one_door() -> Option<Self> {
-        let durability = redis::Durability::Always;
-        let options = redis::Options { durability, ..Default::default() };
-        let redis = or_skip(Redis::start(&options))?;
+        let redis = own(Durability::Always)?;
         let shop = Shop::on(&redis.url(), Dialect::Postgres).await?;
         let nodes = ["api", "api"].map(|roles| shop.start(roles));
         let doors = [nodes[0].address];
@@ -235,7 +230,7 @@ fn copy_files(from: &Path, to: &Path) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repair_in_the_middle_of_other_sales_loses_nothing_of_them() {
-    let Some(redis) = or_skip(Redis::start(&redis::Options::default())) else { return };
+    let Some(redis) = own(Durability::None) else { return };
     let Some(shop) = Shop::on(&redis.url(), Dialect::Postgres).await else { return };
     let nodes = ["api", "api", "worker"].map(|roles| shop.start(roles));
     let doors = [nodes[0].address, nodes[1].address];
@@ -270,7 +265,7 @@ async fn a_repair_in_the_middle_of_other_sales_loses_nothing_of_them() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_from_before_the_repair_does_not_close_the_door_again() {
-    let Some(redis) = or_skip(Redis::start(&redis::Options::default())) else { return };
+    let Some(redis) = own(Durability::None) else { return };
     let Some(shop) = Shop::on(&redis.url(), Dialect::Postgres).await else { return };
     let proxy = Proxy::start(redis.port()).expect("a port");
     let mut far = shop.serving("api");

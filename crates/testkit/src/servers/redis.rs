@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use super::keeper::{LastSignal, Line, Process, State, patiently};
+use super::or_skip;
 use super::ports::free_port;
 use super::program::{Program, REDIS, VALKEY};
 use super::resp::{self, Value};
@@ -108,6 +109,11 @@ pub struct Redis {
     line: Line,
     checker: PathBuf,
     process: Process,
+}
+
+/// One that a test may kill, pause or fill; `None`, and said, where there is no Redis.
+pub fn own(durability: Durability) -> Option<Redis> {
+    or_skip(Redis::start(&Options { durability, ..Options::default() }))
 }
 
 impl Redis {
