@@ -11,6 +11,7 @@
 
 mod buckets;
 mod cell;
+mod dues;
 mod era;
 mod lanes;
 mod link;
@@ -40,6 +41,7 @@ pub use self::restore::{PartitionState, PoolRecord, RestoreError};
 pub use self::url::{BadUrl, Place};
 
 use self::cell::{Cell, CellId, Keys, PartitionKeys};
+use self::dues::Sweep;
 use self::era::Era;
 use self::lanes::Patience;
 use self::link::{Kind, Link};
@@ -103,8 +105,6 @@ impl Code {
 
 /// Cells remembered; those that nobody asks about go first.
 const MAX_CELLS: usize = 16_384;
-/// Pools released from in one go.
-const DUE_AT_ONCE: usize = 256;
 
 /// Where an engine on Redis has the time from.
 #[derive(Debug, Clone)]
@@ -184,6 +184,8 @@ struct Shared {
     terms: RwLock<HashMap<PoolId, Arc<Terms>>>,
     era: RwLock<Arc<Era>>,
     latest: AtomicU64,
+    /// For each partition how releasing what is overdue goes.
+    sweeps: Box<[Sweep]>,
     stats: Arc<Stats>,
 }
 
@@ -203,11 +205,14 @@ impl Engine {
             terms: RwLock::default(),
             era: RwLock::new(Arc::new(Era::unset(place.partitions))),
             latest: AtomicU64::new(0),
+            sweeps: (0..place.partitions).map(|_| Sweep::default()).collect(),
             stats: Arc::default(),
         });
         let unusable = |source| OpenError::Link { place: place.clone(), source };
         let policy = cmd("CONFIG").arg("GET").arg("maxmemory-policy").to_owned();
-        match shared.link.ask_servers(&policy).await {
+        let answers: Result<Vec<Value>, Failure> =
+            shared.link.ask_servers(&policy).await.into_iter().collect();
+        match answers {
             Ok(answers) => {
                 for answer in answers {
                     let policy: Vec<String> = redis::from_redis_value(answer).unwrap_or_default();
@@ -372,12 +377,6 @@ impl Engine {
         self.shared.refunds(pool, from, max).await
     }
 
-    /// Releases everything overdue, in all pools.
-    pub async fn expire_due(&self) -> Result<(), Error> {
-        while self.shared.expire_some().await? == DUE_AT_ONCE {}
-        Ok(())
-    }
-
     /// Finishes what a process that died left half done between buckets.
     pub async fn finish_transfers(&self) -> Result<(), Error> {
         for pool in self.shared.pool_ids(MAX_CELLS).await? {
@@ -443,6 +442,13 @@ impl Engine {
     #[must_use]
     pub fn place(&self) -> &Place {
         self.shared.link.place()
+    }
+
+    /// The number of the connection that is kept to the server of a partition. Another number says
+    /// that it was connected to anew, or that another server has the partition.
+    #[must_use]
+    pub fn connection_number(&self, partition: u16) -> Option<u64> {
+        self.shared.link.connection_number(partition)
     }
 
     /// Drops all connections, as a broken network would; they are made anew when needed.
@@ -550,17 +556,6 @@ impl Shared {
         }
     }
 
-    /// Releases what is overdue in some pools, and says in how many cells.
-    async fn expire_some(self: &Arc<Self>) -> Result<usize, Error> {
-        let mut due = self.due_cells().await?;
-        due.truncate(DUE_AT_ONCE);
-        for id in &due {
-            let cell = self.cell(*id);
-            self.ask(&cell, Ask::Tick).await?;
-        }
-        Ok(due.len())
-    }
-
     fn era(&self) -> Arc<Era> {
         Arc::clone(&self.era.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -631,7 +626,8 @@ impl Shared {
 
     async fn load_all_scripts(&self) -> Result<(), Failure> {
         for script in SCRIPTS {
-            self.link.ask_servers(&script.load()).await?;
+            let loaded = self.link.ask_servers(&script.load()).await;
+            loaded.into_iter().try_for_each(|answer| answer.map(drop))?;
         }
         Ok(())
     }

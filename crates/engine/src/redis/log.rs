@@ -8,11 +8,9 @@ use qiang_core::{Claim, Event, PoolId, PoolState, Refund};
 use redis::{Pipeline, Value, cmd, from_redis_value};
 
 use super::cell::{Cell, CellId, Keys, PartitionKeys};
-use super::{Engine, OpenError, PartitionState, Place, Shared, TRIM, nonsense, wire};
+use super::{Engine, Failure, OpenError, PartitionState, Place, Shared, TRIM, nonsense, wire};
 use crate::{Error, LogError, chain};
 
-/// Cells with something overdue that are looked at together in one partition.
-const DUE_IN_PARTITION: usize = 64;
 /// Entries of a log read at once; each holds what one call decided.
 const ENTRIES_AT_ONCE: usize = 32;
 /// Numbers asked for at once when claims are paged.
@@ -25,18 +23,25 @@ impl Engine {
         self.place().partitions
     }
 
-    /// For each partition the position of its last event.
+    /// For each partition the position of its last event; of one that does not answer the last one
+    /// this process knows. Fails when none answers.
     pub async fn positions(&self) -> Result<Vec<u64>, Error> {
+        let (era, ends) = (self.shared.era(), self.ends().await?);
+        let position =
+            |(partition, end): (u16, Option<u64>)| end.unwrap_or_else(|| era.known(partition));
+        Ok((0..).zip(ends).map(position).collect())
+    }
+
+    /// For each partition the position of its last event, if its server answers; fails when none
+    /// does.
+    pub async fn ends(&self) -> Result<Vec<Option<u64>>, Error> {
         let prefix = &self.place().prefix;
         let read = self.shared.link.ask_each(|partition| {
             cmd("HGET").arg(PartitionKeys::new(prefix, partition).meta).arg("seq").to_owned()
         });
-        let answers = read.await.map_err(|failure| {
-            tracing::warn!("positions not read: {}", chain(&failure));
-            Error::Unavailable
-        })?;
+        let answers = answered("positions", read.await)?;
         let position = |answer| from_redis_value::<Option<u64>>(answer).ok().flatten().unwrap_or(0);
-        Ok(answers.into_iter().map(position).collect())
+        Ok(answers.into_iter().map(|answer| answer.map(position)).collect())
     }
 
     /// The events of a partition behind a position, about `max` of them, and the position of the
@@ -131,7 +136,8 @@ impl Shared {
             let key = PartitionKeys::new(prefix, partition).pools;
             cmd("ZREVRANGE").arg(key).arg(0).arg(last).arg("WITHSCORES").to_owned()
         });
-        let answers = read.await.map_err(|failure| {
+        let answers: Result<Vec<Value>, _> = read.await.into_iter().collect();
+        let answers = answers.map_err(|failure| {
             tracing::warn!("pools not listed: {}", chain(&failure));
             Error::Unavailable
         })?;
@@ -152,7 +158,8 @@ impl Shared {
         let read = self.link.ask_each(|partition| {
             PartitionState::ask(&PartitionKeys::new(&place.prefix, partition).meta)
         });
-        let answers = read.await.map_err(|failure| {
+        let answers: Result<Vec<Value>, _> = read.await.into_iter().collect();
+        let answers = answers.map_err(|failure| {
             tracing::warn!("partitions not looked at: {}", chain(&failure));
             Error::Unavailable
         })?;
@@ -162,44 +169,6 @@ impl Shared {
             all_right &= !era.is_lost(partition) && era.is_right(partition, known, &state);
         }
         if all_right { Ok(()) } else { Err(Error::Unavailable) }
-    }
-
-    /// Cells in which something is overdue.
-    pub(super) async fn due_cells(&self) -> Result<Vec<CellId>, Error> {
-        let prefix = &self.link.place().prefix;
-        let now = match self.given_time() {
-            Some(now) => now,
-            None => self.server_time().await?,
-        };
-        let read = self.link.ask_each(|partition| {
-            let key = PartitionKeys::new(prefix, partition).dues;
-            let mut cmd = cmd("ZRANGEBYSCORE");
-            cmd.arg(key).arg("-inf").arg(now.millis());
-            cmd.arg("LIMIT").arg(0).arg(DUE_IN_PARTITION).to_owned()
-        });
-        let answers = read.await.map_err(|failure| {
-            tracing::debug!("what is due was not read: {}", chain(&failure));
-            Error::Unavailable
-        })?;
-        let mut due = Vec::new();
-        for (partition, answer) in (0_u16..).zip(answers) {
-            if self.era().is_lost(partition) {
-                continue;
-            }
-            let cells: Vec<String> = from_redis_value(answer).unwrap_or_default();
-            due.extend(cells.iter().filter_map(|cell| CellId::parse(cell)));
-        }
-        Ok(due)
-    }
-
-    async fn server_time(&self) -> Result<qiang_core::Timestamp, Error> {
-        let time = self.link.ask(0, &cmd("TIME")).await.map_err(|failure| {
-            tracing::debug!("the time was not told: {}", chain(&failure));
-            Error::Unavailable
-        })?;
-        let (seconds, micros): (i64, i64) =
-            from_redis_value(time).map_err(|_| Error::Unavailable)?;
-        Ok(qiang_core::Timestamp::from_millis(seconds * 1_000 + micros / 1_000))
     }
 
     /// The changes of a pool as a whole, oldest first, from the `from`th on; -1 is the last.
@@ -327,6 +296,28 @@ impl Shared {
         let asked = |claim: &Claim| (after + 1..=through).contains(&claim.id.number);
         Ok(claims.into_values().filter(asked).collect())
     }
+}
+
+/// What each partition answered, if it did; fails when none has.
+pub(super) fn answered(
+    what: &str,
+    answers: Vec<Result<Value, Failure>>,
+) -> Result<Vec<Option<Value>>, Error> {
+    let mut failed = None;
+    let answer = |answer: Result<Value, Failure>| answer.map_err(|new| failed = Some(new)).ok();
+    let answers: Vec<Option<Value>> = answers.into_iter().map(answer).collect();
+    if let Some(failure) = failed {
+        let all = answers.iter().all(Option::is_none);
+        tracing::debug!(
+            "{what} not read{}: {}",
+            if all { "" } else { " everywhere" },
+            chain(&failure)
+        );
+        if all {
+            return Err(Error::Unavailable);
+        }
+    }
+    Ok(answers)
 }
 
 fn sequence(value: Value) -> Vec<Value> {

@@ -132,7 +132,8 @@ impl Engine {
             .shared
             .link
             .ask_each(|partition| PartitionState::ask(&PartitionKeys::new(prefix, partition).meta));
-        Ok(answers.await?.into_iter().map(PartitionState::read).collect())
+        let state = |answer: Result<Value, Failure>| Ok(PartitionState::read(answer?));
+        answers.await.into_iter().map(state).collect()
     }
 
     /// Gives every partition that has none this epoch: the first start.
@@ -142,7 +143,7 @@ impl Engine {
             let meta = PartitionKeys::new(prefix, partition).meta;
             cmd("HSETNX").arg(meta).arg("epoch").arg(epoch).to_owned()
         });
-        all.await?;
+        all.await.into_iter().try_for_each(|answer| answer.map(drop))?;
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use crate::fixture::{claims, granted, node, open, orders, pool, prefix, wish};
 use crate::kills::{audit, load, sells};
 
 /// The slot of a pool's only partition.
-fn slot_of(cluster: &Cluster, engine: &Engine, id: PoolId) -> u16 {
+pub(crate) fn slot_of(cluster: &Cluster, engine: &Engine, id: PoolId) -> u16 {
     let partition = engine.partitions_of(id, 1)[0];
     cluster.slot(&format!("p{partition}")).expect("it answers")
 }

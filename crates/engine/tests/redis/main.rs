@@ -16,6 +16,7 @@ mod reconnecting;
 mod replicas;
 mod restore;
 mod servers;
+mod sick_master;
 mod sold_out;
 mod torn;
 mod transfers;
