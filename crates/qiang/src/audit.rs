@@ -50,6 +50,12 @@ pub struct Report {
     pub difference_count: u64,
     /// The first of them.
     pub differences: Vec<Difference>,
+    /// How many paid orders a person has to look at; the books agree all the same.
+    #[serde(default)]
+    pub pending_reviews: u64,
+    /// The first of them.
+    #[serde(default)]
+    pub reviews: Vec<ToReview>,
     /// Milliseconds it took.
     pub took_ms: u64,
 }
@@ -65,6 +71,17 @@ pub struct Difference {
     pub book: String,
     /// What is wrong with it.
     pub what: String,
+}
+
+/// A paid order whose payment had paid an order of another sale before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ToReview {
+    /// The order to look at.
+    pub order_id: String,
+    /// The payment that paid it.
+    pub payment_id: String,
+    /// The order that it paid first.
+    pub first_order_id: String,
 }
 
 /// Why an audit could not be finished.

@@ -18,6 +18,7 @@ mod orders;
 mod payments;
 mod project;
 mod refunds;
+mod reviews;
 mod rewrite;
 mod sales;
 mod settings;
@@ -27,6 +28,7 @@ pub use migrations::{Migration, Schema};
 pub use orders::{Order, OrderItem, OrderStatus};
 pub use payments::Payment;
 pub use refunds::{RefundCursor, RefundRecord, RefundStatus, SettleOutcome};
+pub use reviews::{Review, ReviewStatus};
 pub use sales::{Sale, SaleState};
 
 use error::While;

@@ -4,13 +4,15 @@ use std::path::Path;
 
 use qiang_core::{Book, Claim, Event, PoolView, Refund};
 use qiang_engine::Stopwatch;
-use qiang_store::{Order, Payment, Store};
+use qiang_store::{Order, Payment, ReviewStatus, Store};
 
-use super::{Error, Mending, Report, Source, Which, millis, replay};
+use super::{Error, MAX_LISTED, Mending, Report, Source, ToReview, Which, millis, replay};
 
 const POOLS: usize = 100;
 const CLAIMS: u32 = 1_000;
 const REFUNDS: usize = 1_000;
+const PAYMENTS: u32 = 1_000;
+const REVIEWS: u32 = 1_000;
 /// Rows mended in one transaction.
 const MENDED: usize = 1_000;
 
@@ -47,7 +49,9 @@ pub async fn compare(
         }
         skip += POOLS;
     }
+    audit.payment_ids().await?;
     audit.mended().await?;
+    audit.reviews().await?;
     let (mut report, newer) = (audit.report, audit.newer);
     if let (Some(folder), false) = (log, newer.is_empty()) {
         check_newer(&mut report, &replay(folder).await?.0, &newer);
@@ -202,7 +206,7 @@ impl Audit<'_> {
             if let Some(what) = wrong {
                 found.push((claim.clone(), what));
             } else if row.is_some_and(|row| row.version == claim.version)
-                && order != Order::of(claim, &pool.terms).as_ref()
+                && order.map(without_review) != Order::of(claim, &pool.terms)
             {
                 let what =
                     if order.is_some() { "the order differs" } else { "the order is missing" };
@@ -310,6 +314,36 @@ impl Audit<'_> {
         Ok(record.is_some_and(|record| record.refund == *refund))
     }
 
+    /// Payments whose ids were not compared with those of other sales.
+    async fn payment_ids(&mut self) -> Result<(), Error> {
+        for order in self.store.payments_without_id(PAYMENTS).await? {
+            let what = "the payment was not compared with those of other sales";
+            self.report.differ(order.pool, Some(order), Which::Records, what);
+            // Of a sale that was cleared only the records know.
+            let claim = match self.source.claim(order).await? {
+                None => self.store.claim(order).await?,
+                claim => claim,
+            };
+            if let Some(claim) = claim {
+                self.mend(Event::Claim(claim)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a person has to look at, although the books agree.
+    async fn reviews(&mut self) -> Result<(), Error> {
+        let pending = self.store.reviews(ReviewStatus::Pending, None, REVIEWS).await?;
+        self.report.pending_reviews = self.store.pending_reviews().await?;
+        let reviews = pending.iter().take(MAX_LISTED).map(|review| ToReview {
+            order_id: review.order.to_string(),
+            payment_id: review.payment.to_string(),
+            first_order_id: review.other.to_string(),
+        });
+        self.report.reviews = reviews.collect();
+        Ok(())
+    }
+
     async fn mend(&mut self, event: Event) -> Result<(), Error> {
         if self.mending == Mending::Records {
             self.mend.push(event);
@@ -346,6 +380,11 @@ impl Audit<'_> {
         }
         Ok(())
     }
+}
+
+/// The order as an engine knows it.
+fn without_review(order: &Order) -> Order {
+    Order { pending_review: false, ..order.clone() }
 }
 
 /// What is wrong with a copy of a claim that was read after the claim itself.
