@@ -17,6 +17,7 @@ mod link;
 mod log;
 mod money;
 mod pack;
+mod probe;
 mod restore;
 mod sold_out;
 mod url;
@@ -36,6 +37,7 @@ use redis::{Cmd, Pipeline, Script, Value, cmd};
 pub use self::buckets::is_in_its_bucket;
 pub use self::link::Failure;
 pub use self::pack::Unpackable;
+pub use self::probe::{Prober, Problem, Trouble};
 pub use self::restore::{PartitionState, PoolRecord, RestoreError};
 pub use self::url::{BadUrl, Place};
 

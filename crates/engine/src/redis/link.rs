@@ -4,7 +4,7 @@
 //! anything went wrong is dropped, because nobody knows what is still on its way. What failed is
 //! told by one thing only: whether it may have happened.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -178,12 +178,22 @@ impl Link {
         Ok(answers)
     }
 
+    /// Every server there is, with the partitions it has.
+    pub(super) async fn servers(&self) -> Result<BTreeMap<Node, Vec<u16>>, Failure> {
+        let mut servers = BTreeMap::<Node, Vec<u16>>::new();
+        for partition in 0..self.place.partitions {
+            servers.entry(self.owner(partition).await?).or_default().push(partition);
+        }
+        Ok(servers)
+    }
+
     /// Drops all connections, as if the network had.
     pub(super) fn drop_connections(&self) {
         self.connections.write().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    async fn send(
+    /// Several questions to one server; what it refuses is among the answers.
+    pub(super) async fn send(
         &self,
         node: &Node,
         pipe: &Pipeline,
@@ -372,6 +382,11 @@ fn address_of(address: &str, asked: &Node) -> Option<Node> {
 impl Failure {
     fn passing(what: &'static str, source: Option<RedisError>, may_have_happened: bool) -> Self {
         Self { may_have_happened, kind: Kind::Passing, what, source }
+    }
+
+    /// Nothing was heard for too long.
+    pub(super) fn silent() -> Self {
+        Self::passing("Redis did not answer in time", None, true)
     }
 
     /// No connection, so nothing was sent.
