@@ -7,6 +7,8 @@
 //! from the newest of what the records and Redis still hold, under a new epoch, so that nothing
 //! that was on its way to the lost state has an effect on the new one.
 
+mod differences;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -16,6 +18,7 @@ use qiang_engine::redis::{self, PartitionState, PoolRecord, RestoreError};
 use qiang_store::Store;
 use tokio_util::sync::CancellationToken;
 
+use self::differences::differences;
 use crate::projector::consumer;
 
 /// Where the epoch is kept: `<name> <setting up | ready>`.
@@ -363,17 +366,11 @@ fn merged(records: PoolRecord, redis: PoolRecord, conflicts: &mut Vec<String>) -
     for claim in redis.claims {
         match claims.get(&claim.id.number) {
             Some(known) if known.version == claim.version && *known != claim => {
-                conflicts.push(format!(
-                    "claim {}: the records say {}, Redis said {}",
-                    claim.id, known.user, claim.user
-                ));
+                conflicts.push(format!("claim {}: {}", claim.id, differences(known, &claim)));
             }
             Some(known) if known.version >= claim.version => {}
             Some(known) if known.user != claim.user || known.created_at != claim.created_at => {
-                conflicts.push(format!(
-                    "claim {}: the records say {}, Redis said {}",
-                    claim.id, known.user, claim.user
-                ));
+                conflicts.push(format!("claim {}: {}", claim.id, differences(known, &claim)));
             }
             _ => {
                 claims.insert(claim.id.number, claim);
