@@ -18,6 +18,7 @@ mod link;
 mod log;
 mod money;
 mod pack;
+mod probe;
 mod restore;
 mod sold_out;
 mod url;
@@ -38,6 +39,7 @@ use tokio::sync::Notify;
 pub use self::buckets::{Spread, is_in_its_bucket};
 pub use self::link::Failure;
 pub use self::pack::Unpackable;
+pub use self::probe::{Prober, Problem, Trouble};
 pub use self::restore::{Goes, PartitionState, PoolRecord, Restore, RestoreError};
 pub use self::url::{BadUrl, Place};
 

@@ -7,6 +7,7 @@
 //! anew from the newest of what the records and Redis still hold, under a new epoch, so that nothing
 //! that was on its way to the lost state has an effect on the new one.
 
+mod differences;
 mod merge;
 mod repair;
 
