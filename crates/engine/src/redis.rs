@@ -35,7 +35,7 @@ use qiang_core::{
 use redis::{Cmd, Pipeline, Script, Value, cmd};
 
 pub use self::buckets::is_in_its_bucket;
-pub use self::link::Failure;
+pub use self::link::{Failure, TlsError};
 pub use self::pack::Unpackable;
 pub use self::restore::{PartitionState, PoolRecord, RestoreError};
 pub use self::url::{BadUrl, Place};
@@ -139,6 +139,9 @@ pub enum OpenError {
         /// Why.
         source: Failure,
     },
+    /// The files for TLS cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// It throws keys away when memory is short.
     #[error(
         "{place} has maxmemory-policy {policy}: it would throw away stock and claims when memory \
@@ -195,7 +198,7 @@ impl Engine {
     pub async fn open(options: Options) -> Result<Self, OpenError> {
         let place = options.place.clone();
         let shared = Arc::new(Shared {
-            link: Link::new(options.place),
+            link: Link::new(options.place)?,
             queue: options.queue,
             time: options.time,
             node: options.node,

@@ -16,12 +16,14 @@ mod ports;
 mod program;
 mod resp;
 
+pub mod certificates;
 pub mod cluster;
 pub mod mariadb;
 pub mod postgres;
 pub mod redis;
 pub mod shared;
 
+pub use certificates::Authority;
 pub use cluster::Cluster;
 pub use keeper::{PREPARE_LIMIT, START_LIMIT};
 pub use mariadb::Mariadb;

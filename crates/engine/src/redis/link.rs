@@ -7,17 +7,21 @@
 mod connections;
 mod failure;
 mod owners;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::{Arg, Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
 
 pub use self::failure::Failure;
 pub(super) use self::failure::Kind;
+pub(super) use self::tls::Tls;
+pub use self::tls::TlsError;
 
-use self::connections::Connections;
+use self::connections::{Connections, RESPONSE_TIMEOUT};
 use self::owners::Owners;
 use super::url::{Node, Place};
 
@@ -42,9 +46,16 @@ struct Way {
 }
 
 impl Link {
-    pub(super) fn new(place: Place) -> Self {
-        let connections = Arc::new(Connections::new(place.clone()));
-        Self { connections, owners: Arc::new(Owners::new(&place)), place }
+    pub(super) fn new(place: Place) -> Result<Self, TlsError> {
+        let wait = Duration::from_millis(u64::from(place.wait_ms));
+        let connections = Connections::new(connections::Way {
+            login: place.login.clone(),
+            database: place.database,
+            tls: place.tls.as_ref().map(Tls::load).transpose()?,
+            patience: RESPONSE_TIMEOUT + wait,
+        });
+        let owners = Arc::new(Owners::new(&place));
+        Ok(Self { connections: Arc::new(connections), owners, place })
     }
 
     pub(super) fn place(&self) -> &Place {
@@ -274,7 +285,7 @@ fn is_wait(cmd: &Cmd) -> bool {
 
 /// A server that does not know its own name has the one it was asked under.
 fn host_of(host: &str, asked: &Node) -> String {
-    if host.is_empty() { asked.host.clone() } else { host.to_owned() }
+    if matches!(host, "" | "?") { asked.host.clone() } else { host.to_owned() }
 }
 
 /// The server that `asked` sends on to, from `host:port`.

@@ -16,7 +16,8 @@ pub enum EngineUrl {
         /// Which folder.
         folder: PathBuf,
     },
-    /// `redis://…` or `redis-cluster://…`: in Redis or Valkey, shared by many processes.
+    /// `redis://…`, `redis-cluster://…` or `redis-sentinel://…`, with `rediss` for TLS: in Redis or
+    /// Valkey, shared by many processes.
     Redis(redis::Place),
     /// `sql:`: in the database that keeps the records, shared by many processes.
     Sql,
@@ -53,13 +54,25 @@ impl fmt::Debug for DatabaseUrl {
 
 /// A URL as it may be shown.
 pub(super) fn without_password(url: &str) -> String {
+    let (url, settings) = url.split_once('?').unwrap_or((url, ""));
     let hidden = || {
         let (scheme, rest) = url.split_once("://")?;
         let (login, place) = rest.rsplit_once('@')?;
         let (user, _) = login.split_once(':')?;
         Some(format!("{scheme}://{user}:***@{place}"))
     };
-    hidden().unwrap_or_else(|| url.to_owned())
+    let mut shown = hidden().unwrap_or_else(|| url.to_owned());
+    for (place, setting) in settings.split('&').enumerate().filter(|(_, text)| !text.is_empty()) {
+        shown.push(if place == 0 { '?' } else { '&' });
+        match setting.split_once('=') {
+            Some((name, _)) if name.ends_with("password") => {
+                shown.push_str(name);
+                shown.push_str("=***");
+            }
+            _ => shown.push_str(setting),
+        }
+    }
+    shown
 }
 
 /// How events travel.
@@ -85,10 +98,13 @@ pub(super) fn take_engine(layers: &mut Layers, data: &Path) -> EngineUrl {
     layers.text("engine.url", &format!("embedded:{}", data.display()), |url| match split(url) {
         Some(("embedded", "")) => Ok(EngineUrl::Embedded { folder: data.to_owned() }),
         Some(("embedded", folder)) => Ok(EngineUrl::Embedded { folder: PathBuf::from(folder) }),
-        Some(("redis" | "redis-cluster" | "rediss", _)) => match redis::Place::parse(url) {
-            Ok(place) => Ok(EngineUrl::Redis(place)),
-            Err(bad) => Err(Wrong::new("names no Redis", bad.to_string())),
-        },
+        Some(("redis" | "redis-cluster" | "rediss" | "rediss-cluster", _)) => {
+            let place = redis::Place::parse(url)
+                .map_err(|bad| Wrong::new("names no Redis", bad.to_string()))?;
+            let unusable = |error| Wrong::new("cannot be used", crate::chain(&error));
+            place.check().map_err(unusable)?;
+            Ok(EngineUrl::Redis(place))
+        }
         Some(("sql", "")) => Ok(EngineUrl::Sql),
         Some(("sql", _)) => {
             Err(Wrong::new("says more than `sql:`", "write just sql:; [database] says which one"))

@@ -89,6 +89,13 @@ impl Cluster {
         format!("redis-cluster://{}{}", user.unwrap_or_default(), addresses.join(","))
     }
 
+    /// `rediss-cluster://<host>:<port>,…` with the first masters, where they listen with TLS.
+    pub fn tls_url(&self, host: &str) -> Result<String> {
+        let address = |node: &Redis| node.tls_port().map(|port| format!("{host}:{port}"));
+        let addresses: Option<Vec<String>> = self.nodes[..MASTERS].iter().map(address).collect();
+        Ok(format!("rediss-cluster://{}", addresses.context("no TLS")?.join(",")))
+    }
+
     /// Every node, by index.
     pub fn nodes(&self) -> &[Redis] {
         &self.nodes
@@ -233,7 +240,10 @@ fn start_node(options: &Options) -> Result<(Redis, u16)> {
         // A replica stays with its master, and takes over however long it heard nothing.
         let node = node.with("cluster-allow-replica-migration", "no");
         let node = node.with("cluster-replica-validity-factor", "0");
-        let node = node.with("cluster-config-file", "nodes.conf");
+        let mut node = node.with("cluster-config-file", "nodes.conf");
+        if node.tls.is_some() {
+            node = node.with("tls-cluster", "yes").with("tls-replication", "yes");
+        }
         Ok((Redis::start_at(free_port()?, &node)?, bus))
     })
 }

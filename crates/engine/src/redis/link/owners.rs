@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::connections::{CONNECT_TIMEOUT, Connections, RESPONSE_TIMEOUT};
 use super::{Failure, host_of, slot, tag};
-use crate::redis::url::{Node, Place};
+use crate::redis::url::{Node, Place, Shape};
 
 /// How long all servers together are asked.
 const FIND_LIMIT: Duration = CONNECT_TIMEOUT.saturating_add(RESPONSE_TIMEOUT);
@@ -27,6 +27,7 @@ pub(super) struct Owners {
     /// Where to begin; of a single server also where to end.
     begin: Vec<Node>,
     is_cluster: bool,
+    with_tls: bool,
     /// The slot of each partition.
     slots: Box<[u16]>,
     known: RwLock<Known>,
@@ -51,15 +52,15 @@ struct Search {
 
 impl Owners {
     pub(super) fn new(place: &Place) -> Self {
-        let owners = if place.cluster {
-            Vec::new()
-        } else {
-            vec![place.nodes[0].clone(); place.partitions.into()]
+        let owners = match place.shape {
+            Shape::Cluster => Vec::new(),
+            _ => vec![place.nodes[0].clone(); place.partitions.into()],
         };
         let servers = place.nodes.iter().cloned().collect();
         Self {
             begin: place.nodes.clone(),
-            is_cluster: place.cluster,
+            is_cluster: place.shape == Shape::Cluster,
+            with_tls: place.tls.is_some(),
             slots: (0..place.partitions).map(|p| slot(tag(p).as_bytes())).collect(),
             known: RwLock::new(Known { owners: owners.into(), servers: Arc::new(servers) }),
             search: Mutex::default(),
@@ -181,7 +182,7 @@ impl Owners {
         for range in ranges {
             let Value::Array(range) = range else { return None };
             let [Value::Int(first), Value::Int(last), nodes @ ..] = &range[..] else { return None };
-            let nodes = nodes.iter().map(|node| read_node(node, asked));
+            let nodes = nodes.iter().map(|node| read_node(node, asked, self.with_tls));
             let nodes = nodes.collect::<Option<Vec<Node>>>()?;
             // The master first, then whoever stands by.
             ranged.push((*first..=*last, nodes.first()?.clone()));
@@ -204,12 +205,33 @@ impl Owners {
     }
 }
 
-fn read_node(node: &Value, asked: &Node) -> Option<Node> {
+/// A server as `CLUSTER SLOTS` names it: where it is reached, its port, its id, and what else is
+/// known about it. A certificate is for a name rather than an address, so with TLS the name is
+/// taken if there is one.
+fn read_node(node: &Value, asked: &Node, with_tls: bool) -> Option<Node> {
     let Value::Array(node) = node else { return None };
-    let [host, Value::Int(port), ..] = &node[..] else { return None };
+    let [host, Value::Int(port), more @ ..] = &node[..] else { return None };
+    let named = |wanted: &[u8]| match more.get(1)? {
+        Value::Array(known) => known.chunks_exact(2).find_map(|pair| match pair {
+            [Value::BulkString(name), Value::BulkString(value)] if name == wanted => text(value),
+            _ => None,
+        }),
+        _ => None,
+    };
     let host = match host {
-        Value::BulkString(host) => std::str::from_utf8(host).ok()?,
+        Value::BulkString(host) => text(host)?,
         _ => "",
     };
+    let name = named(b"hostname").filter(|name| with_tls && !name.is_empty());
+    let host = match (name, host) {
+        (Some(name), _) => name,
+        // It is to be known by a name, and has none.
+        (None, "?") => named(b"ip").unwrap_or_default(),
+        (None, host) => host,
+    };
     Some(Node { host: host_of(host, asked), port: u16::try_from(*port).ok()? })
+}
+
+fn text(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok()
 }
