@@ -91,14 +91,19 @@ const BUSES: &[(&str, &str)] = &[
     ("amqps", "the RabbitMQ bus"),
 ];
 
-const ENGINES: &str = "redis://HOST, redis-cluster://HOST,HOST or sql:";
+const ENGINES: &str =
+    "redis://HOST, redis-cluster://HOST,HOST, redis-sentinel://HOST,HOST/MASTER or sql:";
 const DATABASES: &str = "mysql://HOST/NAME or postgres://HOST/NAME";
 
 pub(super) fn take_engine(layers: &mut Layers, data: &Path) -> EngineUrl {
     layers.text("engine.url", &format!("embedded:{}", data.display()), |url| match split(url) {
         Some(("embedded", "")) => Ok(EngineUrl::Embedded { folder: data.to_owned() }),
         Some(("embedded", folder)) => Ok(EngineUrl::Embedded { folder: PathBuf::from(folder) }),
-        Some(("redis" | "redis-cluster" | "rediss" | "rediss-cluster", _)) => {
+        Some((
+            "redis" | "redis-cluster" | "redis-sentinel" | "rediss" | "rediss-cluster"
+            | "rediss-sentinel",
+            _,
+        )) => {
             let place = redis::Place::parse(url)
                 .map_err(|bad| Wrong::new("names no Redis", bad.to_string()))?;
             let unusable = |error| Wrong::new("cannot be used", crate::chain(&error));
@@ -118,6 +123,8 @@ pub(super) fn take_database(layers: &mut Layers, data: &Path) -> DatabaseUrl {
     layers.text("database.url", &default, |url| match split(url) {
         Some(("sqlite", path)) => sqlite(path),
         Some(("mysql" | "mariadb" | "postgres" | "postgresql", rest)) if rest.len() > 2 => {
+            let unusable = |error| Wrong::new("cannot be used", crate::chain(&error));
+            qiang_store::check_url(url).map_err(unusable)?;
             Ok(DatabaseUrl::Server(url.to_owned()))
         }
         other => Err(unknown(other, "sqlite:./qiang-data/qiang.db", DATABASES)),

@@ -3,4 +3,5 @@
 mod connecting;
 mod migrating;
 mod reading_and_writing;
+mod tls;
 mod transactions;

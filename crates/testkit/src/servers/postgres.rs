@@ -106,6 +106,14 @@ impl Postgres {
         self.port
     }
 
+    /// Lets in only those who come with TLS, from the next connection on.
+    pub fn allow_only_tls(&self) -> Result<()> {
+        let rules = self.process.folder().join("data/pg_hba.conf");
+        fs::write(rules, "hostssl all all all trust\n")?;
+        // It reads its rules again when it starts.
+        self.restart()
+    }
+
     /// SIGKILL, to all of its processes. Returns when it is gone.
     pub fn kill(&self) -> Result<()> {
         self.process.kill()
