@@ -153,6 +153,18 @@ pub enum OpenError {
         /// Its policy.
         policy: String,
     },
+    /// A master that is cut off would go on selling.
+    #[error(
+        "{place} is looked after by Sentinel, and {why}: a master that is cut off would go on \
+         selling while another one takes over. Write ?wait=1 behind the URL, or set \
+         min-replicas-to-write 1 on all of its servers"
+    )]
+    CutOff {
+        /// Which Redis.
+        place: Place,
+        /// Why nothing keeps it from that.
+        why: &'static str,
+    },
     /// It was set up with another number of partitions.
     #[error(
         "{place} holds {found} partitions under this prefix, but {wanted} are configured: the \
@@ -230,6 +242,7 @@ impl Engine {
             }
             Err(failure) => return Err(unusable(failure)),
         }
+        shared.check_cut_off(&place).await?;
         shared.check_partitions(&place).await?;
         shared.load_all_scripts().await.map_err(unusable)?;
         Ok(Self { shared })
@@ -523,6 +536,28 @@ impl Shared {
         let place = self.link.place();
         let new = || Arc::new(Cell::new(id, id.partition(place.partitions), &place.prefix));
         Arc::clone(cells.entry(id).or_insert_with(new))
+    }
+
+    /// Fails when a master that Sentinel replaced could go on selling.
+    async fn check_cut_off(&self, place: &Place) -> Result<(), OpenError> {
+        if !place.is_of_sentinel() || place.wait > 0 {
+            return Ok(());
+        }
+        let asked = cmd("CONFIG").arg("GET").arg("min-replicas-to-write").to_owned();
+        let why = match self.link.ask(0, &asked).await {
+            Ok(answer) => {
+                let found: Vec<String> = redis::from_redis_value(answer).unwrap_or_default();
+                if found.get(1).is_some_and(|number| number != "0") {
+                    return Ok(());
+                }
+                "neither wait nor min-replicas-to-write is set"
+            }
+            Err(failure) if failure.kind == Kind::Lasting => {
+                "min-replicas-to-write cannot be looked at"
+            }
+            Err(source) => return Err(OpenError::Link { place: place.clone(), source }),
+        };
+        Err(OpenError::CutOff { place: place.clone(), why })
     }
 
     /// The terms of a pool, if it exists.

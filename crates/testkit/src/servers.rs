@@ -21,6 +21,7 @@ pub mod cluster;
 pub mod mariadb;
 pub mod postgres;
 pub mod redis;
+pub mod sentinel;
 pub mod shared;
 
 pub use certificates::Authority;
@@ -35,6 +36,7 @@ pub use program::{
 };
 pub use redis::Redis;
 pub use resp::Value;
+pub use sentinel::Sentinels;
 
 /// `--name=` and a path, in one argument.
 fn option(name: &str, path: &Path) -> OsString {

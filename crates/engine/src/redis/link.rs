@@ -23,7 +23,7 @@ pub use self::tls::TlsError;
 
 use self::connections::{Connections, RESPONSE_TIMEOUT};
 use self::owners::Owners;
-use super::url::{Node, Place};
+use super::url::{Node, Place, Shape};
 
 /// Steps from server to server until one has the slot.
 const MAX_REDIRECTS: usize = 4;
@@ -48,13 +48,22 @@ struct Way {
 impl Link {
     pub(super) fn new(place: Place) -> Result<Self, TlsError> {
         let wait = Duration::from_millis(u64::from(place.wait_ms));
+        let tls = place.tls.as_ref().map(Tls::load).transpose()?;
+        let sentinels = matches!(place.shape, Shape::Sentinel(_)).then(|| {
+            Connections::new(connections::Way {
+                login: place.sentinel_login.clone(),
+                database: 0,
+                tls: tls.clone(),
+                patience: RESPONSE_TIMEOUT,
+            })
+        });
         let connections = Connections::new(connections::Way {
             login: place.login.clone(),
             database: place.database,
-            tls: place.tls.as_ref().map(Tls::load).transpose()?,
+            tls,
             patience: RESPONSE_TIMEOUT + wait,
         });
-        let owners = Arc::new(Owners::new(&place));
+        let owners = Arc::new(Owners::new(&place, sentinels));
         Ok(Self { connections: Arc::new(connections), owners, place })
     }
 
@@ -79,10 +88,20 @@ impl Link {
         let owners = self.owners.all(&self.connections).await?;
         let node = owners[usize::from(partition)].clone();
         let answers = self.send(&node, pipe).await?;
+        if self.place.wait > 0 && self.waited_in_vain(pipe, &answers) {
+            // A master without its replicas may have been cut off and replaced.
+            self.owners.are_stale(&self.connections);
+        }
         if !answers.iter().any(|answer| matches!(answer, Value::ServerError(_))) {
             return Ok(answers);
         }
         self.follow(partition, pipe, answers, Way { node, asking: false }).await
+    }
+
+    fn waited_in_vain(&self, pipe: &Pipeline, answers: &[Value]) -> bool {
+        let too_few =
+            |have: &Value| matches!(have, Value::Int(have) if *have < self.place.wait.into());
+        pipe.cmd_iter().zip(answers).any(|(cmd, answer)| is_wait(cmd) && too_few(answer))
     }
 
     /// Asks those questions again, elsewhere, to which the answer was that somebody else has the

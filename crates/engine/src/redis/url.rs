@@ -163,6 +163,10 @@ impl Place {
         self.partitions
     }
 
+    pub(super) fn is_of_sentinel(&self) -> bool {
+        matches!(self.shape, Shape::Sentinel(_))
+    }
+
     fn set(&mut self, setting: &str) -> Result<(), BadUrl> {
         let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
         let ranged = |range: std::ops::RangeInclusive<u32>| {

@@ -16,6 +16,7 @@ mod payments;
 mod reconnecting;
 mod replicas;
 mod restore;
+mod sentinel;
 mod servers;
 mod sick_master;
 mod sold_out;

@@ -14,7 +14,7 @@ use crate::fixture::{PARTITIONS, events_in, granted, node, open, orders, pool, p
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p27_claims_and_deadlines_go_on_beside_a_master_that_hangs() {
+async fn claims_and_deadlines_go_on_beside_a_master_that_hangs() {
     // Otherwise all masters refuse everything when one is gone.
     let node_options = redis::Options::default().with("cluster-require-full-coverage", "no");
     let options = Options { node: node_options, replicas: Replicas::One, ..Default::default() };

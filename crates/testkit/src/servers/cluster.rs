@@ -7,9 +7,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
-use super::keeper::{POLL, START_LIMIT, patiently};
+use super::keeper::{START_LIMIT, patiently, wait};
 use super::ports::free_port;
 use super::redis::{self, Redis};
 use super::resp::Value;
@@ -213,19 +213,6 @@ impl Cluster {
             }
         }
         Ok(())
-    }
-}
-
-fn wait(what: &str, limit: Duration, mut is_so: impl FnMut() -> Result<()>) -> Result<()> {
-    for _ in 0..limit.as_millis() / POLL.as_millis() {
-        if is_so().is_ok() {
-            return Ok(());
-        }
-        std::thread::sleep(POLL);
-    }
-    match is_so() {
-        Ok(()) => Ok(()),
-        Err(error) => bail!("waited {limit:?} until {what}; {error:#}"),
     }
 }
 

@@ -141,7 +141,8 @@ impl Failure {
                 E::ClusterDown | E::MasterDown | E::ReadOnly | E::BusyLoading | E::Moved | E::Ask
             )
         );
-        said || error.code() == Some("UNBLOCKED")
+        // A master that lost its replicas may have been cut off.
+        said || matches!(error.code(), Some("UNBLOCKED" | "NOREPLICAS"))
     }
 }
 
