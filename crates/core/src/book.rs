@@ -9,9 +9,7 @@ use std::collections::{BinaryHeap, HashMap};
 
 use foldhash::fast::FixedState;
 
-use crate::{
-    Claim, ClaimId, Command, Event, PaymentId, Pool, PoolId, Pools, Reply, Timestamp, decide,
-};
+use crate::{Claim, ClaimId, Command, Event, Pool, PoolId, Pools, Reply, Timestamp, decide};
 
 /// Every pool there is, with the deadlines of their claims.
 #[derive(Debug)]
@@ -206,10 +204,6 @@ impl Pools for Book {
 
     fn pool(&self, id: PoolId) -> Option<&Pool> {
         Book::pool(self, id)
-    }
-
-    fn is_elsewhere(&self, payment: &PaymentId, pool: PoolId) -> bool {
-        self.pools.iter().any(|other| other.id() != pool && other.has_seen(payment))
     }
 
     fn apply(&mut self, event: &Event) {

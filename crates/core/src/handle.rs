@@ -2,8 +2,7 @@
 
 use crate::decide::{self, Decision, Facts};
 use crate::{
-    Claim, Command, Event, Outcome, PayRequest, PaymentId, PoolId, PoolView, Refusal, Reply,
-    Settlement, Timestamp,
+    Claim, Command, Event, Outcome, PoolId, PoolView, Refusal, Reply, Settlement, Timestamp,
 };
 
 /// Pools as they stand while commands are decided and carried out.
@@ -13,9 +12,6 @@ pub trait Pools {
 
     /// A pool by its id.
     fn pool(&self, id: PoolId) -> Option<&Self::Pool>;
-
-    /// Whether a payment was seen in another pool than this.
-    fn is_elsewhere(&self, payment: &PaymentId, pool: PoolId) -> bool;
 
     /// Applies an event that was decided on these very pools.
     fn apply(&mut self, event: &Event);
@@ -55,8 +51,12 @@ pub fn handle<P: Pools>(
         Command::Release { claim, by, reason } => on_claim(pools, claim.pool, log, |pool| {
             decide::release(pool, claim.number, by.as_ref(), *reason, now)
         }),
-        Command::Pay(pay) => on_money(pools, pay, log, |pool| decide::pay(pool, pay, now)),
-        Command::Refund(pay) => on_money(pools, pay, log, |pool| decide::refund(pool, pay, now)),
+        Command::Pay(pay) => {
+            on_money(pools, pay.order.pool, log, |pool| decide::pay(pool, pay, now))
+        }
+        Command::Refund(pay) => {
+            on_money(pools, pay.order.pool, log, |pool| decide::refund(pool, pay, now))
+        }
     }
 }
 
@@ -80,20 +80,15 @@ fn on_claim<P: Pools>(
     Reply::Claim(carry_out(pools, decision, log, claim_of))
 }
 
-/// A payment counts once, in whichever pool it was seen first.
+/// A payment counts once in its pool. That another pool has seen the same id is not asked here:
+/// the pools of one shop may lie on several servers. The records find it out.
 fn on_money<P: Pools>(
     pools: &mut P,
-    pay: &PayRequest,
+    id: PoolId,
     log: &mut impl FnMut(&Event),
     decide: impl FnOnce(&P::Pool) -> Decision<Settlement>,
 ) -> Reply {
-    let decision = match pools.pool(pay.order.pool) {
-        None => Decision::Refuse(Refusal::NoSuchClaim),
-        Some(_) if pools.is_elsewhere(&pay.payment, pay.order.pool) => {
-            Decision::Refuse(Refusal::PaymentConflict)
-        }
-        Some(pool) => decide(pool),
-    };
+    let decision = pools.pool(id).map_or(Decision::Refuse(Refusal::NoSuchClaim), decide);
     Reply::Settlement(carry_out(pools, decision, log, |_, event| match event {
         Event::Claim(paid) => decide::settlement(paid),
         Event::Refund(refund) => Settlement::RefundDue(refund),

@@ -173,11 +173,6 @@ impl Pool {
         self.records.len()
     }
 
-    /// Whether it has seen a payment, whatever became of it.
-    pub(crate) fn has_seen(&self, payment: &PaymentId) -> bool {
-        self.payments.len() > 0 && self.payments.find(self.tag(payment.as_str()), payment).is_some()
-    }
-
     pub(crate) fn is_cleared(&self) -> bool {
         self.state().change == PoolChange::Cleared
     }

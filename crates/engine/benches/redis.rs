@@ -433,7 +433,7 @@ impl Bench {
         let options = Options { place, queue: 65_536, time: Time::Server, node: 1 };
         let engine = Engine::open(options).await?;
         engine.set_up("bench").await?;
-        engine.set_epoch("bench");
+        engine.set_epoch_of_all("bench");
         Ok(engine)
     }
 }

@@ -356,7 +356,7 @@ impl Log {
     }
 
     /// The events of a partition behind position `after`, about `max` of them, and the position of
-    /// the last. No events means that the log ends there.
+    /// the last. The log ends there if that is where the reader stood.
     pub async fn read(
         &mut self,
         partition: u16,

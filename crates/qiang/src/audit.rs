@@ -50,6 +50,12 @@ pub struct Report {
     pub difference_count: u64,
     /// The first of them.
     pub differences: Vec<Difference>,
+    /// How many paid orders a person has to look at; the books agree all the same.
+    #[serde(default)]
+    pub pending_reviews: u64,
+    /// The first of them.
+    #[serde(default)]
+    pub reviews: Vec<ToReview>,
     /// Milliseconds it took.
     pub took_ms: u64,
 }
@@ -61,10 +67,21 @@ pub struct Difference {
     pub sale_id: String,
     /// The claim, or the order of the same id, where it is about one.
     pub claim_id: Option<String>,
-    /// Which book is wrong: `records` or `log`.
+    /// Which book is wrong: `records`, `log` or `engine`.
     pub book: String,
     /// What is wrong with it.
     pub what: String,
+}
+
+/// A paid order whose payment had paid an order of another sale before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ToReview {
+    /// The order to look at.
+    pub order_id: String,
+    /// The payment that paid it.
+    pub payment_id: String,
+    /// The order that it paid first.
+    pub first_order_id: String,
 }
 
 /// Why an audit could not be finished.
@@ -114,6 +131,7 @@ impl Report {
 enum Which {
     Records,
     Log,
+    Engine,
 }
 
 impl Which {
@@ -121,6 +139,7 @@ impl Which {
         match self {
             Self::Records => "records",
             Self::Log => "log",
+            Self::Engine => "engine",
         }
     }
 }

@@ -17,6 +17,7 @@ pub mod orders;
 pub mod payments;
 pub mod projector;
 pub mod resp;
+pub mod reviews;
 pub mod running;
 pub mod sales;
 pub mod secrets;

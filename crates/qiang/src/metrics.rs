@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -11,6 +12,8 @@ use qiang_engine::Histogram;
 
 use crate::http::Shared;
 
+/// How long the page waits for the records.
+const COUNT_PATIENCE: Duration = Duration::from_secs(1);
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Outcomes of a claim, in the order of the counters.
@@ -153,6 +156,15 @@ pub async fn show(State(app): Shared) -> impl IntoResponse {
         "Batches the records did not take at once.",
         app.projection.failures(),
     );
+    // Records that cannot be read at this moment have no count.
+    let pending = tokio::time::timeout(COUNT_PATIENCE, app.store.pending_reviews()).await;
+    if let Ok(Ok(pending)) = pending {
+        page.gauge(
+            "qiang_orders_pending_review",
+            "Paid orders that a person has to look at.",
+            pending,
+        );
+    }
     page.counter("qiang_audits_total", "Audits run.", load(&metrics.audits));
     page.gauge(
         "qiang_audit_differences",

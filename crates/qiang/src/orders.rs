@@ -3,7 +3,7 @@
 
 use axum::extract::{Query, State};
 use qiang_core::{Claim, ClaimId, Outcome, ReleaseReason, Timestamp};
-use qiang_store::{Cursor, Order};
+use qiang_store::{Cursor, Order, ReviewStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -50,6 +50,11 @@ pub struct OrderView {
     #[serde(with = "json_time::option")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub cancelled_at: Option<Timestamp>,
+    /// `pending`, in lists, while the shop has to look at it: its payment had paid another order
+    /// before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = "pending")]
+    pub review: Option<&'static str>,
 }
 
 /// One line of an order.
@@ -107,6 +112,7 @@ impl From<Order> for OrderView {
             pay_by: order.pay_by,
             paid_at: order.paid_at,
             cancelled_at: order.cancelled_at,
+            review: order.pending_review.then(|| ReviewStatus::Pending.as_str()),
         }
     }
 }

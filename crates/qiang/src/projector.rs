@@ -573,17 +573,19 @@ impl Projector {
                 read => break read?,
             }
         };
-        if events.is_empty() {
+        let before = self.positions[log];
+        if through == before {
             return Ok(0);
         }
-        match self.store.project(&consumer, self.positions[log], through, &events).await {
+        match self.store.project(&consumer, before, through, &events).await {
             Ok(()) => self.positions[log] = through,
             // Another projector was here; what it wrote need not be written again.
             Err(qiang_store::Error::PositionMoved { found, .. }) => self.positions[log] = found,
             Err(error) => return Err(error.into()),
         }
         self.trim(partition).await;
-        Ok(events.len())
+        // Some of what a log tells is the engine's own affair and no event for the records.
+        Ok(usize::try_from(through - before).unwrap_or(usize::MAX))
     }
 
     async fn trim(&mut self, partition: u16) {

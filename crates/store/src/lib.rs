@@ -18,6 +18,7 @@ mod orders;
 mod payments;
 mod project;
 mod refunds;
+mod reviews;
 mod rewrite;
 mod sales;
 mod settings;
@@ -28,6 +29,7 @@ pub use orders::{Order, OrderItem, OrderStatus};
 pub use payments::Payment;
 pub use qiang_sql::check_url;
 pub use refunds::{RefundCursor, RefundRecord, RefundStatus, SettleOutcome};
+pub use reviews::{Review, ReviewStatus};
 pub use sales::{Sale, SaleState};
 
 use error::While;

@@ -47,17 +47,36 @@ static MIGRATIONS: Migrations = Migrations {
             name: "leases",
             sql: include_str!("../migrations/sqlite/0002_leases.sql"),
         },
+        Step {
+            version: 3,
+            name: "reviews",
+            sql: include_str!("../migrations/sqlite/0003_reviews.sql"),
+        },
     ],
-    mysql: &[Step {
-        version: 2,
-        name: "records",
-        sql: include_str!("../migrations/mysql/0002_records.sql"),
-    }],
-    postgres: &[Step {
-        version: 2,
-        name: "records",
-        sql: include_str!("../migrations/postgres/0002_records.sql"),
-    }],
+    mysql: &[
+        Step {
+            version: 2,
+            name: "records",
+            sql: include_str!("../migrations/mysql/0002_records.sql"),
+        },
+        Step {
+            version: 3,
+            name: "reviews",
+            sql: include_str!("../migrations/mysql/0003_reviews.sql"),
+        },
+    ],
+    postgres: &[
+        Step {
+            version: 2,
+            name: "records",
+            sql: include_str!("../migrations/postgres/0002_records.sql"),
+        },
+        Step {
+            version: 3,
+            name: "reviews",
+            sql: include_str!("../migrations/postgres/0003_reviews.sql"),
+        },
+    ],
 };
 
 impl Store {

@@ -35,6 +35,8 @@ pub struct Order {
     pub cancelled_at: Option<Timestamp>,
     /// The version of the claim it follows from.
     pub version: u32,
+    /// Whether somebody has to look at it: see [`crate::Review`]. Only the records know.
+    pub pending_review: bool,
     /// What was ordered.
     pub items: Vec<OrderItem>,
 }
@@ -96,6 +98,7 @@ impl Order {
             paid_at: dates.paid_at,
             cancelled_at: dates.cancelled_at,
             version: claim.version,
+            pending_review: false,
             items: vec![OrderItem {
                 sku: terms.sku.to_string(),
                 title: terms.title.to_string(),
@@ -216,12 +219,14 @@ macro_rules! with_items {
     ($which:literal, $order:literal) => {
         concat!(
             "SELECT o.sale_id, o.number, o.user_id, o.status, o.amount_cents, o.created_at,
-                o.pay_by, o.paid_at, o.cancelled_at, o.version,
+                o.pay_by, o.paid_at, o.cancelled_at, o.version, r.number,
                 i.sku, i.title, i.quantity, i.unit_price_cents
              FROM (SELECT * FROM orders WHERE ",
             $which,
             ") AS o
              LEFT JOIN order_items AS i ON i.sale_id = o.sale_id AND i.number = o.number
+             LEFT JOIN reviews AS r
+                ON r.sale_id = o.sale_id AND r.number = o.number AND r.status = 'pending'
              ORDER BY ",
             $order,
             ", i.line"
@@ -297,6 +302,7 @@ fn read(row: &Found) -> Result<(Order, Option<OrderItem>)> {
         paid_at: fields.time_or_none()?,
         cancelled_at: fields.time_or_none()?,
         version: fields.number()?,
+        pending_review: fields.int_or_none()?.is_some(),
         items: Vec::new(),
     };
     let Some(sku) = fields.text_or_none()? else { return Ok((order, None)) };

@@ -17,6 +17,7 @@ use crate::history;
 use crate::orders::{self, Dates};
 use crate::payments::{self, Payment};
 use crate::refunds;
+use crate::reviews::{self, Review};
 use crate::sales::{self, Sale, SaleFacts};
 use crate::settings;
 use crate::{Store, patiently};
@@ -62,8 +63,10 @@ impl Store {
     ) -> Result<()> {
         let mut tx = self.begin().await?;
         move_position(&mut tx, consumer, after, through).await?;
-        write(&mut tx, events).await?;
-        tx.commit().await.when(DOING)
+        let marked = write(&mut tx, events).await?;
+        tx.commit().await.when(DOING)?;
+        reviews::tell(&marked);
+        Ok(())
     }
 
     /// Writes the events and leaves all positions where they are: for repairs. What is on record
@@ -74,8 +77,10 @@ impl Store {
 
     async fn try_to_upsert(&self, events: &[Event]) -> Result<()> {
         let mut tx = self.begin().await?;
-        write(&mut tx, events).await?;
-        tx.commit().await.when(DOING)
+        let marked = write(&mut tx, events).await?;
+        tx.commit().await.when(DOING)?;
+        reviews::tell(&marked);
+        Ok(())
     }
 }
 
@@ -111,7 +116,8 @@ async fn move_position(
     tx.execute(insert, &[consumer.into(), seq(through)]).await.when(MOVING).map(drop)
 }
 
-pub(crate) async fn write(tx: &mut Transaction, events: &[Event]) -> Result<()> {
+/// Writes the events, and says which orders were marked for a person to look at.
+pub(crate) async fn write(tx: &mut Transaction, events: &[Event]) -> Result<Vec<Review>> {
     let batch = Batch::of(events);
     let sales: Vec<Sale> = batch.pools.iter().map(|pool| Sale::of(pool)).collect();
     sales::UPSERT.run(tx, &sales, sales::bind).await.when(DOING)?;
@@ -130,7 +136,8 @@ pub(crate) async fn write(tx: &mut Transaction, events: &[Event]) -> Result<()> 
     let payments: Vec<Payment> =
         batch.claims.iter().filter_map(|claim| Payment::of(claim)).collect();
     payments::INSERT.run(tx, &payments, payments::bind).await.when(DOING)?;
-    refunds::INSERT.run(tx, &batch.refunds, refunds::bind).await.when(DOING)
+    refunds::INSERT.run(tx, &batch.refunds, refunds::bind).await.when(DOING)?;
+    reviews::write(tx, &payments).await
 }
 
 fn order<'a>(row: &claims::Row<'a>, sale: &SaleFacts) -> Option<orders::Row<'a>> {

@@ -5,6 +5,7 @@ use qiang_sql::{Transaction, sql};
 
 use crate::error::{Result, While};
 use crate::project::{Batch, sql_id, write};
+use crate::reviews;
 use crate::sales::{self, Sale};
 use crate::{Store, patiently};
 
@@ -28,8 +29,10 @@ impl Store {
                 Event::Refund(refund) => forget_refund(&mut tx, refund).await?,
             }
         }
-        write(&mut tx, events).await?;
-        tx.commit().await.when(DOING)
+        let marked = write(&mut tx, events).await?;
+        tx.commit().await.when(DOING)?;
+        reviews::tell(&marked);
+        Ok(())
     }
 }
 

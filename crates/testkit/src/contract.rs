@@ -155,6 +155,47 @@ pub async fn late_money_is_never_lost(subject: &impl Subject) {
     assert_eq!((view.available, view.tally.paid), (0, 1));
 }
 
+/// A payment id counts once in a sale. Of other sales an engine knows nothing: the same id pays
+/// there too, and the records find that out.
+pub async fn a_payment_counts_once_in_each_sale(subject: &impl Subject) {
+    subject.set_time(at(0)).await.expect("a clock can be set");
+    let mut orders = Vec::new();
+    for id in 1..=4 {
+        let pool = PoolId::new(id).expect("positive");
+        let terms = Arc::new(sale(2, Flow::Order { pay_ms: 100 }));
+        subject.ask(Command::Open { pool, terms }).await.expect("nothing fails here");
+        let ann = granted(subject, wish(pool, "ann", None)).await;
+        orders.push((ann, granted(subject, wish(pool, "bob", None)).await));
+    }
+    for (ann, bob) in &orders {
+        let paid = subject.ask(Command::Pay(money(*ann, "P1"))).await;
+        let paid = paid.expect("nothing fails here");
+        assert!(
+            matches!(paid, Reply::Settlement(Outcome::Done(Settlement::Paid(_)))),
+            "{ann}: {paid:?}"
+        );
+        let other = subject.ask(Command::Pay(money(*bob, "P1"))).await;
+        let conflict = Reply::Settlement(Outcome::Refused(Refusal::PaymentConflict));
+        assert_eq!(other.expect("nothing fails here"), conflict);
+    }
+    for (ann, _) in &orders {
+        let again = subject.ask(Command::Pay(money(*ann, "P1"))).await;
+        assert!(matches!(again, Ok(Reply::Settlement(Outcome::Replayed(Settlement::Paid(_))))));
+    }
+    // Owed back in one sale, it is none of another's business either.
+    let (first, second) = (orders[0].0, orders[1].0);
+    for order in [first, second] {
+        let back = subject.ask(Command::Pay(money(order, "P2"))).await;
+        let back = back.expect("nothing fails here");
+        assert!(
+            matches!(back, Reply::Settlement(Outcome::Done(Settlement::RefundDue(_)))),
+            "{order}: {back:?}"
+        );
+    }
+    let paid = subject.ask(Command::Pay(money(orders[2].1, "P2"))).await;
+    assert!(matches!(paid, Ok(Reply::Settlement(Outcome::Done(Settlement::Paid(_))))));
+}
+
 /// A sale of `stock` units at one price, one for each user.
 #[must_use]
 pub fn sale(stock: u32, flow: Flow) -> Terms {

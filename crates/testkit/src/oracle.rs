@@ -289,13 +289,9 @@ impl Oracle {
     }
 
     fn pay(&mut self, pay: &PayRequest, now: Timestamp) -> Outcome<Settlement> {
-        let elsewhere = self.paid_elsewhere(pay);
         let Some(pool) = self.pools.iter_mut().find(|pool| pool.id() == pay.order.pool) else {
             return Outcome::Refused(Refusal::NoSuchClaim);
         };
-        if elsewhere {
-            return Outcome::Refused(Refusal::PaymentConflict);
-        }
         if pool.cleared() {
             return Outcome::Refused(Refusal::Cleared);
         }
@@ -367,9 +363,6 @@ impl Oracle {
         let Some(pool) = self.pools.iter().find(|pool| pool.id() == pay.order.pool) else {
             return Outcome::Refused(Refusal::NoSuchClaim);
         };
-        if self.paid_elsewhere(pay) {
-            return Outcome::Refused(Refusal::PaymentConflict);
-        }
         if !pool.cleared() {
             return Outcome::Refused(Refusal::PoolInUse);
         }
@@ -377,11 +370,6 @@ impl Oracle {
             Some(repeat) => repeat,
             None => Outcome::Done(self.owe(pay, RefundReason::Late, now)),
         }
-    }
-
-    fn paid_elsewhere(&self, pay: &PayRequest) -> bool {
-        let others = self.pools.iter().filter(|pool| pool.id() != pay.order.pool);
-        others.flat_map(|pool| &pool.payments).any(|seen| seen.payment == pay.payment)
     }
 
     fn owe(&mut self, pay: &PayRequest, reason: RefundReason, now: Timestamp) -> Settlement {

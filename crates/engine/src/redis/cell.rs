@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use qiang_core::PoolId;
@@ -82,6 +82,12 @@ pub(super) struct Cell {
     pub(super) search: tokio::sync::Mutex<Search>,
     /// Of the first bucket: which bucket of the pool borrows on this node.
     pub(super) turn: Arc<tokio::sync::Mutex<()>>,
+    /// How many buckets its pool has, once somebody has claimed from it.
+    pub(super) buckets: AtomicU16,
+    /// The connection over which it was compared with its siblings.
+    pub(super) compared: AtomicU64,
+    /// Of the first bucket: of many who want the buckets to be compared one does it.
+    pub(super) comparing: tokio::sync::Mutex<()>,
 }
 
 /// Kept as long as no other bucket of the pool may borrow.
@@ -117,6 +123,9 @@ impl Cell {
             searches: AtomicU64::new(0),
             search: tokio::sync::Mutex::default(),
             turn: Arc::default(),
+            buckets: AtomicU16::new(1),
+            compared: AtomicU64::new(u64::MAX),
+            comparing: tokio::sync::Mutex::default(),
         }
     }
 
@@ -134,7 +143,7 @@ impl Cell {
 pub(super) struct Keys(pub(super) [String; Self::COUNT]);
 
 impl Keys {
-    pub(super) const COUNT: usize = 16;
+    pub(super) const COUNT: usize = 18;
     pub(super) const POOL: usize = 4;
     pub(super) const CLAIMS: usize = 5;
     pub(super) const BUYERS: usize = 6;
@@ -146,6 +155,9 @@ impl Keys {
     pub(super) const RESTOCKS: usize = 12;
     pub(super) const PORTIONS: usize = 13;
     pub(super) const RETURNED: usize = 14;
+    pub(super) const MOVES: usize = 15;
+    pub(super) const REFUNDED: usize = 16;
+    pub(super) const PAYERS: usize = 17;
 
     fn new(prefix: &str, partition: u16, id: CellId) -> Self {
         let shared = PartitionKeys::new(prefix, partition);
@@ -169,6 +181,8 @@ impl Keys {
             own("portions"),
             own("returned"),
             own("moves"),
+            own("refunded"),
+            own("payers"),
         ])
     }
 
@@ -189,7 +203,6 @@ pub(super) struct PartitionKeys {
     pub(super) log: String,
     pub(super) pools: String,
     pub(super) dues: String,
-    pub(super) payers: String,
 }
 
 impl PartitionKeys {
@@ -200,12 +213,6 @@ impl PartitionKeys {
 
     pub(super) fn new(prefix: &str, partition: u16) -> Self {
         let key = |what: &str| format!("{prefix}:{{{}}}:{what}", tag(partition));
-        Self {
-            meta: key("meta"),
-            log: key("log"),
-            pools: key("pools"),
-            dues: key("dues"),
-            payers: key("payers"),
-        }
+        Self { meta: key("meta"), log: key("log"), pools: key("pools"), dues: key("dues") }
     }
 }

@@ -96,10 +96,9 @@ impl Shared {
         });
         let (partitions, answers): (Vec<u16>, Vec<_>) =
             (0..).zip(read.await).filter_map(|(p, answer)| Some((p, answer?))).unzip();
-        let era = self.era();
         let mut due = BTreeMap::new();
         for (partition, answer) in partitions.into_iter().zip(answered("what is due", answers)?) {
-            let Some(answer) = answer.filter(|_| !era.is_lost(partition)) else { continue };
+            let Some(answer) = answer.filter(|_| !self.era(partition).is_lost()) else { continue };
             let cells: Vec<String> = from_redis_value(answer).unwrap_or_default();
             let cells: Vec<CellId> = cells.iter().filter_map(|cell| CellId::parse(cell)).collect();
             if !cells.is_empty() {

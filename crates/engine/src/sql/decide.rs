@@ -1,7 +1,7 @@
 //! One command after the other, on what was read: decided by the rules of `qiang-core`, taken
 //! over, and added to the events.
 
-use qiang_core::{ClaimId, Command, Event, PaymentId, PoolId, Pools, Reply, Timestamp, decide};
+use qiang_core::{ClaimId, Command, Event, PoolId, Pools, Reply, Timestamp, decide};
 
 use super::excerpt::Excerpt;
 use super::fault::Fault;
@@ -43,23 +43,11 @@ impl Pools for Loaded {
         self.pools.get(&id).and_then(Option::as_ref)
     }
 
-    fn is_elsewhere(&self, payment: &PaymentId, pool: PoolId) -> bool {
-        self.owners.get(payment).is_some_and(|owner| *owner != pool)
-    }
-
     fn apply(&mut self, event: &Event) {
         let pool = self.pools.entry(event.pool()).or_default();
         if let (None, Event::Pool(opened)) = (&pool, event) {
             *pool = Some(Excerpt::opened(opened.clone()));
         }
         pool.as_mut().expect("decided on a pool that was read").apply(event);
-        let payment = match event {
-            Event::Pool(_) => None,
-            Event::Claim(claim) => claim.payment.as_ref(),
-            Event::Refund(refund) => Some(&refund.payment),
-        };
-        if let Some(payment) = payment {
-            self.owners.insert(payment.clone(), event.pool());
-        }
     }
 }

@@ -33,6 +33,8 @@ pub(super) struct Excerpt {
     payments: HashMap<PaymentId, Seen>,
     restocks: HashMap<RequestId, Option<u32>>,
     pub(super) new_payments: Vec<NewPayment>,
+    /// Payments of the batch whose rows are left over from before the pool was cleared.
+    pub(super) stale: Vec<PaymentId>,
     pub(super) new_restock: Option<(RequestId, u32)>,
 }
 
@@ -110,6 +112,7 @@ impl Excerpt {
             payments: HashMap::new(),
             restocks: HashMap::new(),
             new_payments: Vec::new(),
+            stale: Vec::new(),
             new_restock: None,
         }
     }

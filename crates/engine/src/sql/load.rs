@@ -40,10 +40,6 @@ impl TermsCache {
 pub(super) struct Loaded {
     /// The pools that the batch names; `None` is not there.
     pub(super) pools: BTreeMap<PoolId, Option<Excerpt>>,
-    /// In which pool a payment of the batch was seen.
-    pub(super) owners: HashMap<PaymentId, PoolId>,
-    /// Payments of the batch whose rows are left over from a pool that was cleared.
-    pub(super) stale: Vec<PaymentId>,
 }
 
 /// What the commands of a batch want to know of one pool.
@@ -52,6 +48,7 @@ struct Wanted<'a> {
     numbers: BTreeSet<u32>,
     requests: BTreeSet<(&'a UserId, &'a RequestId)>,
     buyers: BTreeSet<&'a str>,
+    payments: BTreeSet<&'a str>,
     restock: Option<&'a RequestId>,
     takes: u32,
 }
@@ -90,10 +87,8 @@ static BUYERS: Listed = Listed::within(
 );
 
 static PAYMENTS: Listed = Listed::within(
-    "SELECT m.pool_id, m.payment_id, p.last_change, m.order_number, m.claim, m.amount_cents,
-        m.reason, m.at
-     FROM engine_payments m JOIN engine_pools p ON p.id = m.pool_id
-     WHERE m.payment_id IN ({list})",
+    "SELECT payment_id, order_number, claim, amount_cents, reason, at
+     FROM engine_payments WHERE pool_id = ? AND payment_id IN ({list})",
 );
 
 impl Loaded {
@@ -166,46 +161,14 @@ impl Loaded {
         commands: &[&Command],
     ) -> Result<(), Fault> {
         let mut wanted = BTreeMap::<PoolId, Wanted<'_>>::new();
-        let mut payments = BTreeSet::new();
         for command in commands {
             let pool = pool_of(command);
             let Some(Some(excerpt)) = self.pools.get(&pool) else { continue };
             wanted.entry(pool).or_default().add(command, &excerpt.state.terms);
-            if let Command::Pay(pay) | Command::Refund(pay) = command {
-                payments.insert(pay.payment.as_str());
-            }
         }
-        self.read_payments(transaction, &payments, &mut wanted).await?;
         for (pool, wanted) in wanted {
             let Some(Some(excerpt)) = self.pools.get_mut(&pool) else { continue };
             wanted.read(transaction, excerpt).await?;
-        }
-        Ok(())
-    }
-
-    async fn read_payments(
-        &mut self,
-        transaction: &mut Transaction,
-        payments: &BTreeSet<&str>,
-        wanted: &mut BTreeMap<PoolId, Wanted<'_>>,
-    ) -> Result<(), Fault> {
-        let items: Vec<_> = payments.iter().map(|payment| (*payment).into()).collect();
-        for row in PAYMENTS.fetch(transaction, &[], &items, &[]).await? {
-            let (pool, payment) = (rows::pool_id(&row, 0)?, PaymentId::new(row.text(1)?)?);
-            let seen = rows::seen(&row, 3)?;
-            if let Fate::Paid { claim } = seen.fate {
-                if row.text(2)? == "cleared" {
-                    self.stale.push(payment);
-                    continue;
-                }
-                if let Some(wanted) = wanted.get_mut(&pool) {
-                    wanted.numbers.insert(claim);
-                }
-            }
-            if let Some(Some(excerpt)) = self.pools.get_mut(&pool) {
-                excerpt.add_payment(payment.clone(), seen);
-            }
-            self.owners.insert(payment, pool);
         }
         Ok(())
     }
@@ -234,16 +197,19 @@ impl<'a> Wanted<'a> {
             Command::Pay(pay) => {
                 self.takes += 1;
                 self.numbers.insert(pay.order.number);
+                self.payments.insert(pay.payment.as_str());
             }
+            Command::Refund(pay) => drop(self.payments.insert(pay.payment.as_str())),
             Command::Restock { request, .. } => self.restock = Some(request),
-            Command::Open { .. }
-            | Command::Close { .. }
-            | Command::Clear { .. }
-            | Command::Refund(_) => {}
+            Command::Open { .. } | Command::Close { .. } | Command::Clear { .. } => {}
         }
     }
 
-    async fn read(self, transaction: &mut Transaction, excerpt: &mut Excerpt) -> Result<(), Fault> {
+    async fn read(
+        mut self,
+        transaction: &mut Transaction,
+        excerpt: &mut Excerpt,
+    ) -> Result<(), Fault> {
         let pool = excerpt.state.id;
         if let Some(request) = self.restock {
             let row = transaction
@@ -255,6 +221,7 @@ impl<'a> Wanted<'a> {
             let units = row.map(|row| rows::short(&row, 0)).transpose()?;
             excerpt.add_restock(request.clone(), units);
         }
+        self.read_payments(transaction, excerpt).await?;
         // Of a cleared pool there is nothing but refunds, whatever rows are still there.
         if excerpt.is_cleared() {
             return Ok(());
@@ -290,6 +257,28 @@ impl<'a> Wanted<'a> {
                 .await?;
             for row in free {
                 excerpt.add_free(rows::short(&row, 0)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what became of the payments, and wants the claims they paid.
+    async fn read_payments(
+        &mut self,
+        transaction: &mut Transaction,
+        excerpt: &mut Excerpt,
+    ) -> Result<(), Fault> {
+        let items: Vec<_> = self.payments.iter().map(|payment| (*payment).into()).collect();
+        let pool = id(excerpt.state.id);
+        for row in PAYMENTS.fetch(transaction, &[pool], &items, &[]).await? {
+            let (payment, seen) = (PaymentId::new(row.text(0)?)?, rows::seen(&row, 1)?);
+            match seen.fate {
+                Fate::Paid { .. } if excerpt.is_cleared() => excerpt.stale.push(payment),
+                Fate::Paid { claim } => {
+                    self.numbers.insert(claim);
+                    excerpt.add_payment(payment, seen);
+                }
+                Fate::Refund { .. } => excerpt.add_payment(payment, seen),
             }
         }
         Ok(())

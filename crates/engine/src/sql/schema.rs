@@ -15,21 +15,42 @@ const FORGET_CALLS: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// The history of the engine's tables.
 const MIGRATIONS: Migrations = Migrations {
     table: "engine_migrations",
-    sqlite: &[Step {
-        version: 1,
-        name: "engine",
-        sql: include_str!("../../migrations/sqlite/0001_engine.sql"),
-    }],
-    mysql: &[Step {
-        version: 1,
-        name: "engine",
-        sql: include_str!("../../migrations/mysql/0001_engine.sql"),
-    }],
-    postgres: &[Step {
-        version: 1,
-        name: "engine",
-        sql: include_str!("../../migrations/postgres/0001_engine.sql"),
-    }],
+    sqlite: &[
+        Step {
+            version: 1,
+            name: "engine",
+            sql: include_str!("../../migrations/sqlite/0001_engine.sql"),
+        },
+        Step {
+            version: 2,
+            name: "payments of a pool",
+            sql: include_str!("../../migrations/sqlite/0002_payments.sql"),
+        },
+    ],
+    mysql: &[
+        Step {
+            version: 1,
+            name: "engine",
+            sql: include_str!("../../migrations/mysql/0001_engine.sql"),
+        },
+        Step {
+            version: 2,
+            name: "payments of a pool",
+            sql: include_str!("../../migrations/mysql/0002_payments.sql"),
+        },
+    ],
+    postgres: &[
+        Step {
+            version: 1,
+            name: "engine",
+            sql: include_str!("../../migrations/postgres/0001_engine.sql"),
+        },
+        Step {
+            version: 2,
+            name: "payments of a pool",
+            sql: include_str!("../../migrations/postgres/0002_payments.sql"),
+        },
+    ],
 };
 
 static INSERT_PARTITIONS: Insert = Insert::new(

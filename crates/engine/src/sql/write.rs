@@ -81,7 +81,7 @@ pub(super) async fn write(
         write_claims(transaction, excerpt).await?;
         write_buyers(transaction, excerpt).await?;
         write_portions(transaction, excerpt).await?;
-        write_payments(transaction, loaded, excerpt).await?;
+        write_payments(transaction, excerpt).await?;
     }
     write_log(transaction, events, place).await
 }
@@ -361,18 +361,17 @@ async fn write_portions(transaction: &mut Transaction, excerpt: &Excerpt) -> Res
     Ok(())
 }
 
-async fn write_payments(
-    transaction: &mut Transaction,
-    loaded: &Loaded,
-    excerpt: &Excerpt,
-) -> Result<(), Fault> {
+async fn write_payments(transaction: &mut Transaction, excerpt: &Excerpt) -> Result<(), Fault> {
     let pool = id(excerpt.state.id);
-    for new in excerpt.new_payments.iter().filter(|new| loaded.stale.contains(&new.payment)) {
+    for new in excerpt.new_payments.iter().filter(|new| excerpt.stale.contains(&new.payment)) {
         // Somebody else may be deleting it just now; then there is nothing to do.
         transaction
             .execute(
-                sql!("DELETE FROM engine_payments WHERE payment_id = ? AND claim IS NOT NULL"),
-                &[new.payment.as_str().into()],
+                sql!(
+                    "DELETE FROM engine_payments
+                     WHERE pool_id = ? AND payment_id = ? AND claim IS NOT NULL"
+                ),
+                &[pool, new.payment.as_str().into()],
             )
             .await?;
     }

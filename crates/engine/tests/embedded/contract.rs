@@ -86,6 +86,12 @@ async fn late_money_is_never_lost() {
     contract::late_money_is_never_lost(&Embedded { engine, clock }).await;
 }
 
+#[tokio::test]
+async fn a_payment_counts_once_in_each_sale() {
+    let (_folder, engine, clock) = new_engine();
+    contract::a_payment_counts_once_in_each_sale(&Embedded { engine, clock }).await;
+}
+
 #[test]
 fn what_it_answered_is_there_after_a_restart() {
     each_seed(5, |seed| {

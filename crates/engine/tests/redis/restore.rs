@@ -9,8 +9,8 @@ use qiang_testkit::servers::shared;
 use qiang_testkit::{Generator, Oracle, each_seed};
 
 use crate::fixture::{
-    Subjected, block_on, events, fresh, granted, node, open, orders, pool, prefix, refused, unset,
-    view, wish,
+    Subjected, block_on, events, fresh, granted, node, open, orders, pool, prefix, put_back,
+    refused, unset, view, wish,
 };
 
 /// Moves everything to keys of its own under another epoch, as a repair does.
@@ -21,19 +21,15 @@ async fn moved(from: &Subjected, url: &str, epoch: &str) -> Subjected {
 }
 
 async fn carry(from: &Engine, to: &Engine, epoch: &str) {
-    for partition in 0..from.partitions() {
-        to.suspend(partition).await.expect("it can be suspended");
-    }
+    let mut records = Vec::new();
     for partition in 0..from.partitions() {
         for pool in from.pools_in(partition).await.expect("pools can be listed") {
             let record = from.salvage(pool).await.expect("it can be read").expect("it is there");
-            to.restore(&record).await.expect("it can be put back");
+            records.push(record);
         }
     }
-    for (partition, seq) in (0..).zip(from.positions().await.expect("positions can be read")) {
-        to.resume(partition, epoch, seq).await.expect("it can be resumed");
-    }
-    to.set_epoch(epoch);
+    let ends = from.positions().await.expect("positions can be read");
+    put_back(to, &records, epoch, &ends).await;
 }
 
 async fn go_on(

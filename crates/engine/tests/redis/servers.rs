@@ -77,3 +77,29 @@ pub(crate) fn transfers(url: &str, prefix: &str) -> u32 {
     let number = answer.strip_prefix(':').and_then(|rest| rest.trim().parse().ok());
     number.unwrap_or_else(|| panic!("{answer}"))
 }
+
+/// What one partition holds at a moment.
+pub(crate) struct Saved<'a> {
+    url: &'a str,
+    keys: String,
+}
+
+impl<'a> Saved<'a> {
+    /// Keeps a copy of everything in a partition, as a replica has it that hears nothing more.
+    pub(crate) fn of(url: &'a str, prefix: &str, partition: u16) -> Self {
+        let keys = format!("{prefix}:{{p{partition}}}:");
+        let script = "for _, key in ipairs(redis.call('KEYS', ARGV[1] .. '*')) do \
+                      redis.call('COPY', key, 'saved:' .. key, 'REPLACE') end return 1";
+        assert_eq!(command(url, &["EVAL", script, "0", &keys]), ":1\r\n");
+        Self { url, keys }
+    }
+
+    /// Makes the partition what it was then.
+    pub(crate) fn put_back(&self) {
+        let script = "for _, key in ipairs(redis.call('KEYS', ARGV[1] .. '*')) do \
+                      redis.call('DEL', key) end \
+                      for _, key in ipairs(redis.call('KEYS', 'saved:' .. ARGV[1] .. '*')) do \
+                      redis.call('COPY', key, string.sub(key, 7)) end return 1";
+        assert_eq!(command(self.url, &["EVAL", script, "0", &self.keys]), ":1\r\n");
+    }
+}

@@ -83,6 +83,11 @@ async fn late_money_is_never_lost(on: Dialect) {
     contract::late_money_is_never_lost(&subject).await;
 }
 
+async fn a_payment_counts_once_in_each_sale(on: Dialect) {
+    let (_world, subject) = subject(on).await;
+    contract::a_payment_counts_once_in_each_sale(&subject).await;
+}
+
 async fn what_it_answered_is_there_for_the_next_engine(on: Dialect) {
     let (world, subject) = subject(on).await;
     contract::answers_as_the_oracle(&subject, 1, 80).await;
@@ -104,5 +109,6 @@ async fn what_it_answered_is_there_for_the_next_engine(on: Dialect) {
 on_every_database!(
     a_sale_from_opening_to_clearing,
     late_money_is_never_lost,
+    a_payment_counts_once_in_each_sale,
     what_it_answered_is_there_for_the_next_engine,
 );

@@ -8,5 +8,6 @@ mod deadlines;
 mod fixture;
 mod log;
 mod lost_commits;
+mod migrating;
 mod outage;
 mod sweeping;

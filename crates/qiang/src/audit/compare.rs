@@ -4,13 +4,17 @@ use std::path::Path;
 
 use qiang_core::{Book, Claim, Event, PoolView, Refund};
 use qiang_engine::Stopwatch;
-use qiang_store::{Order, Payment, Store};
+use qiang_store::{Order, Payment, ReviewStatus, Store};
 
-use super::{Error, Mending, Report, Source, Which, millis, replay};
+use super::{Error, MAX_LISTED, Mending, Report, Source, ToReview, Which, millis, replay};
 
 const POOLS: usize = 100;
 const CLAIMS: u32 = 1_000;
 const REFUNDS: usize = 1_000;
+/// Looks at the units of a sale before it is said that they do not add up.
+const LOOKS_AT_UNITS: usize = 5;
+const PAYMENTS: u32 = 1_000;
+const REVIEWS: u32 = 1_000;
 /// Rows mended in one transaction.
 const MENDED: usize = 1_000;
 
@@ -47,7 +51,9 @@ pub async fn compare(
         }
         skip += POOLS;
     }
+    audit.payment_ids().await?;
     audit.mended().await?;
+    audit.reviews().await?;
     let (mut report, newer) = (audit.report, audit.newer);
     if let (Some(folder), false) = (log, newer.is_empty()) {
         check_newer(&mut report, &replay(folder).await?.0, &newer);
@@ -85,6 +91,7 @@ impl Audit<'_> {
         if pool.cleared {
             return self.refunds(pool).await;
         }
+        self.units(pool).await?;
         let (mut after, mut paid) = (0, 0);
         loop {
             let claims = self.source.claims(pool.id, after, CLAIMS).await?;
@@ -97,6 +104,30 @@ impl Audit<'_> {
         self.beyond(pool, after).await?;
         self.payments(pool, paid).await?;
         self.refunds(pool).await
+    }
+
+    /// No more may be taken than there is, and the parts of a sale must hold what the sale has. Parts
+    /// are read one after the other, so what does not fit is looked at again before it is told.
+    async fn units(&mut self, pool: &PoolView) -> Result<(), Error> {
+        let (mut pool, mut wrong) = (pool.clone(), None);
+        for _ in 0..LOOKS_AT_UNITS {
+            let (taken, total) = (pool.tally.taken(), pool.total);
+            let units = self.source.units(pool.id).await?;
+            wrong = if taken > total {
+                Some(format!("{taken} units are taken of {total}: {} too many", taken - total))
+            } else {
+                let units = units.filter(|units| *units != u64::from(total));
+                units.map(|units| format!("its buckets hold {units} units of {total}"))
+            };
+            match self.source.pool(pool.id).await? {
+                Some(now) if wrong.is_some() && !now.cleared => pool = now,
+                _ => break,
+            }
+        }
+        if let Some(what) = wrong {
+            self.report.differ(pool.id, None, Which::Engine, what);
+        }
+        Ok(())
     }
 
     async fn sale(&mut self, pool: &PoolView) -> Result<(), Error> {
@@ -202,7 +233,7 @@ impl Audit<'_> {
             if let Some(what) = wrong {
                 found.push((claim.clone(), what));
             } else if row.is_some_and(|row| row.version == claim.version)
-                && order != Order::of(claim, &pool.terms).as_ref()
+                && order.map(without_review) != Order::of(claim, &pool.terms)
             {
                 let what =
                     if order.is_some() { "the order differs" } else { "the order is missing" };
@@ -310,6 +341,36 @@ impl Audit<'_> {
         Ok(record.is_some_and(|record| record.refund == *refund))
     }
 
+    /// Payments whose ids were not compared with those of other sales.
+    async fn payment_ids(&mut self) -> Result<(), Error> {
+        for order in self.store.payments_without_id(PAYMENTS).await? {
+            let what = "the payment was not compared with those of other sales";
+            self.report.differ(order.pool, Some(order), Which::Records, what);
+            // Of a sale that was cleared only the records know.
+            let claim = match self.source.claim(order).await? {
+                None => self.store.claim(order).await?,
+                claim => claim,
+            };
+            if let Some(claim) = claim {
+                self.mend(Event::Claim(claim)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a person has to look at, although the books agree.
+    async fn reviews(&mut self) -> Result<(), Error> {
+        let pending = self.store.reviews(ReviewStatus::Pending, None, REVIEWS).await?;
+        self.report.pending_reviews = self.store.pending_reviews().await?;
+        let reviews = pending.iter().take(MAX_LISTED).map(|review| ToReview {
+            order_id: review.order.to_string(),
+            payment_id: review.payment.to_string(),
+            first_order_id: review.other.to_string(),
+        });
+        self.report.reviews = reviews.collect();
+        Ok(())
+    }
+
     async fn mend(&mut self, event: Event) -> Result<(), Error> {
         if self.mending == Mending::Records {
             self.mend.push(event);
@@ -346,6 +407,11 @@ impl Audit<'_> {
         }
         Ok(())
     }
+}
+
+/// The order as an engine knows it.
+fn without_review(order: &Order) -> Order {
+    Order { pending_review: false, ..order.clone() }
 }
 
 /// What is wrong with a copy of a claim that was read after the claim itself.

@@ -35,7 +35,8 @@ const TOKEN_TTL_MS: u64 = 600_000;
 /// or on a database is asked itself; if Redis has lost something, its sales wait until --repair
 /// has put it back from the records and what Redis still has.
 ///
-/// Exit code 0 only if everything agrees. Differences are listed on stdout, a line each.
+/// Exit code 0 only if everything agrees. Differences are listed on stdout, a line each. So are
+/// paid orders that a person has to look at, which do not change the exit code.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// A running server, like http://127.0.0.1:8080
@@ -163,8 +164,8 @@ async fn shared(args: &Args, config: &Config) -> anyhow::Result<Report> {
                 repaired.partitions, repaired.pools, repaired.claims
             ));
         }
-        for conflict in &repaired.conflicts {
-            output::say(format_args!("a person has to look at this: {conflict}"));
+        for what in repaired.conflicts.iter().chain(&repaired.oversold) {
+            output::say(format_args!("a person has to look at this: {what}"));
         }
     }
     let report = compared(args, &engine, &store).await;
@@ -193,6 +194,12 @@ fn print(report: &Report) -> anyhow::Result<()> {
         let id = difference.claim_id.as_ref().unwrap_or(&difference.sale_id);
         output::data(format_args!("{id}\t{}\t{}", difference.book, difference.what))?;
     }
+    for review in &report.reviews {
+        output::data(format_args!(
+            "{}\treview\tpayment {} had paid order {} before: a person has to look at it",
+            review.order_id, review.payment_id, review.first_order_id
+        ))?;
+    }
     let Report { sales, claims, orders, payments, refunds, took_ms, .. } = report;
     output::say(format_args!(
         "{sales} sales, {claims} claims, {orders} orders, {payments} payments, {refunds} refunds \
@@ -202,5 +209,11 @@ fn print(report: &Report) -> anyhow::Result<()> {
         0 => "all books agree".to_owned(),
         count => format!("{count} differences"),
     });
+    match report.pending_reviews {
+        0 => {}
+        count => output::say(format_args!(
+            "{count} paid orders are left to a person: see /api/v1/admin/reviews"
+        )),
+    }
     Ok(())
 }

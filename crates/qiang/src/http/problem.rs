@@ -117,6 +117,10 @@ codes! {
     NoSuchRefund = "no_such_refund", 404;
     en "No such refund", "There is no refund with this id.";
     zh "没有这笔退款", "没有这个编号的退款。";
+    /// No such review.
+    NoSuchReview = "no_such_review", 404;
+    en "No such review", "Nobody has to look at an order with this id.";
+    zh "没有这项复核", "没有这个编号的待复核订单。";
     /// Nobody chose a current sale.
     NoCurrentSale = "no_current_sale", 404;
     en "No current sale", "No sale has been made the current one.";

@@ -17,7 +17,7 @@ use super::problem::{Code, Problem};
 use super::{errors_page, health};
 use crate::app::App;
 use crate::sales::{self, claims, current};
-use crate::{audit, metrics, orders, payments};
+use crate::{audit, metrics, orders, payments, reviews};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -89,6 +89,8 @@ fn described() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .routes(routes!(payments::callback))
         .routes(routes!(payments::list_refunds))
         .routes(routes!(payments::settle_refund))
+        .routes(routes!(reviews::list))
+        .routes(routes!(reviews::end))
         .routes(routes!(audit::show))
         .routes(routes!(audit::repair))
         .routes(routes!(metrics::show))

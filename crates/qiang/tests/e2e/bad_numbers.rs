@@ -164,6 +164,10 @@ async fn ids_that_are_none_name_nothing() {
         let code = if sale == "x" { "no_such_sale" } else { "no_such_refund" };
         admin.refused(Method::POST, &path, Value::Null, 404, code).await;
     }
+    for order in ["12-1", "x", "1-", &*format!("{sale}-1")] {
+        let path = format!("/admin/reviews/{order}/end");
+        admin.refused(Method::POST, &path, Value::Null, 404, "no_such_review").await;
+    }
     assert_eq!(shop.view(&sale).await, before);
 }
 

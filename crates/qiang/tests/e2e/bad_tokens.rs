@@ -184,6 +184,8 @@ async fn what_is_the_admins_is_not_the_buyers() {
             (Method::POST, "/admin/audit/repair".to_owned(), Value::Null),
             (Method::GET, "/admin/refunds".to_owned(), Value::Null),
             (Method::POST, format!("/admin/refunds/{sale}/p/settle"), Value::Null),
+            (Method::GET, "/admin/reviews".to_owned(), Value::Null),
+            (Method::POST, format!("/admin/reviews/{sale}-1/end"), Value::Null),
         ] {
             ann.refused(method.clone(), &path, body.clone(), 403, "forbidden").await;
             let mut nobody = shop.stranger().await;

@@ -38,6 +38,7 @@ async fn metrics_count_what_happened() {
         "qiang_payments_total{outcome=\"paid\"} 1",
         "qiang_claim_seconds_count 4",
         "qiang_engine_up 1",
+        "qiang_orders_pending_review 0",
         "qiang_audits_total 1",
         "qiang_audit_differences 0",
     ] {
@@ -123,6 +124,8 @@ async fn the_description_names_every_address() {
         "POST /api/v1/admin/audit/repair",
         "GET /api/v1/admin/refunds",
         "POST /api/v1/admin/refunds/{sale_id}/{payment_id}/settle",
+        "GET /api/v1/admin/reviews",
+        "POST /api/v1/admin/reviews/{order_id}/end",
         "GET /metrics",
         "GET /healthz",
         "GET /readyz",

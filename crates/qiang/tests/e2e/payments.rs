@@ -3,6 +3,7 @@
 use axum::http::Method;
 use serde_json::{Value, json};
 
+use crate::process::run;
 use crate::shop::{MINUTE, SECOND, START_TEXT, Shop};
 
 #[tokio::test]
@@ -165,4 +166,91 @@ async fn a_payment_id_belongs_to_one_order() {
     ben.refused(Method::POST, &path, body, 409, "payment_conflict").await;
     assert_eq!(shop.view(&sale).await, before);
     shop.audit().await;
+}
+
+/// One payment id, told for orders of two sales.
+async fn paid_twice(shop: &Shop) -> (String, String) {
+    let mut orders = Vec::new();
+    for _ in 0..2 {
+        let sale = shop.sale(5, json!({})).await;
+        let order = shop.buyer("ann").await.granted(&sale).await;
+        assert_eq!(shop.callback("p", &order, 9_900).await.ok(200)["outcome"], "paid");
+        orders.push(order);
+        shop.advance(SECOND).await;
+    }
+    let [first, later] = <[String; 2]>::try_from(orders).expect("two");
+    (first, later)
+}
+
+async fn pending_metric(shop: &Shop) -> String {
+    let page = shop.stranger().await.ask(Method::GET, "/metrics", &[], "").await;
+    let line = page.text.lines().find_map(|l| l.strip_prefix("qiang_orders_pending_review "));
+    line.expect("it is counted").to_owned()
+}
+
+#[tokio::test]
+async fn p21_a_payment_of_two_sales_is_left_to_a_person() {
+    let shop = Shop::open().await;
+    let (first, later) = paid_twice(&shop).await;
+    // Told again, each is what it was.
+    for order in [&first, &later] {
+        let again = shop.callback("p", order, 9_900).await.ok(200);
+        assert_eq!((&again["outcome"], &again["replayed"]), (&json!("paid"), &json!(true)));
+    }
+    let (mut admin, mut ann) = (shop.admin().await, shop.buyer("ann").await);
+    let listed = admin.get("/admin/reviews").await.ok(200);
+    let review = &listed["reviews"][0];
+    assert_eq!(listed["reviews"].as_array().map(Vec::len), Some(1), "{listed}");
+    for (member, value) in [
+        ("order_id", json!(later)),
+        ("first_order_id", json!(first)),
+        ("payment_id", json!("p")),
+        ("status", json!("pending")),
+        ("ended_at", Value::Null),
+    ] {
+        assert_eq!(review[member], value, "{member}");
+    }
+    let orders = ann.get("/orders").await.ok(200);
+    assert_eq!(orders["orders"][0]["order_id"], later);
+    assert_eq!(orders["orders"][0]["review"], "pending");
+    assert_eq!(orders["orders"][0]["status"], "PAID");
+    assert!(orders["orders"][1].get("review").is_none(), "{orders}");
+    assert_eq!(admin.get("/admin/refunds").await.ok(200), json!({ "refunds": [] }));
+    assert_eq!(pending_metric(&shop).await, "1");
+    let report = shop.audit().await;
+    assert_eq!(report["pending_reviews"], 1);
+    assert_eq!(report["reviews"][0]["order_id"], later);
+
+    let path = format!("/admin/reviews/{later}/end");
+    shop.advance(SECOND).await;
+    let ended = admin.post(&path, Value::Null).await.ok(200);
+    assert_eq!(ended["status"], "ended");
+    assert!(ended["ended_at"].is_string());
+    shop.advance(SECOND).await;
+    assert_eq!(admin.post(&path, Value::Null).await.ok(200), ended, "the first word stands");
+    assert_eq!(admin.get("/admin/reviews").await.ok(200), json!({ "reviews": [] }));
+    let all = admin.get("/admin/reviews?status=ended").await.ok(200);
+    assert_eq!(all, json!({ "reviews": [ended] }));
+    let order = &ann.get("/orders").await.ok(200)["orders"][0];
+    assert!(order.get("review").is_none() && order["status"] == "PAID", "{order}");
+    assert_eq!(pending_metric(&shop).await, "0");
+    let refused = format!("/admin/reviews/{first}/end");
+    admin.refused(Method::POST, &refused, Value::Null, 404, "no_such_review").await;
+    for query in ["status=x", "after=x", "limit=0", "limit=101"] {
+        admin.get(&format!("/admin/reviews?{query}")).await.problem(422, "invalid_field");
+    }
+    assert_eq!(shop.audit().await["pending_reviews"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_audit_names_a_payment_of_two_sales_and_is_content() {
+    let shop = Shop::open().await;
+    let (first, later) = paid_twice(&shop).await;
+    let token = shop.token("auditor", qiang::token::Role::Admin, None);
+    let url = shop.server.url();
+    let ended = run(shop.folder(), &["audit", "--url", &url, "--token", &token]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let line = format!("{later}\treview\tpayment p had paid order {first} before");
+    assert!(ended.stdout.starts_with(&line), "{}", ended.stdout);
+    assert!(ended.stderr.contains("1 paid orders are left to a person"), "{}", ended.stderr);
 }

@@ -76,6 +76,34 @@ async fn records_that_were_deleted_are_made_anew_at_the_start() {
 }
 
 #[tokio::test]
+async fn records_made_anew_mark_the_same_orders() {
+    let shop = Shop::open().await;
+    let mut orders = Vec::new();
+    for number in 0..4 {
+        let sale = shop.sale(5, json!({})).await;
+        orders.push(shop.buyer(&format!("u{number}")).await.granted(&sale).await);
+    }
+    // Paid in another order than they were opened in.
+    for order in [&orders[2], &orders[0], &orders[3]] {
+        shop.callback("p", order, 9_900).await.ok(200);
+        shop.advance(1_000).await;
+    }
+    let before = shop.admin().await.get("/admin/reviews").await.ok(200);
+    let listed = before["reviews"].as_array().expect("a list");
+    let listed: Vec<_> = listed.iter().map(|r| (&r["order_id"], &r["first_order_id"])).collect();
+    let order = |number: usize| json!(orders[number]);
+    assert_eq!(listed, [(&order(0), &order(2)), (&order(3), &order(2))]);
+    let shop = shop
+        .restart(|folder| {
+            for file in ["qiang.db", "qiang.db-wal", "qiang.db-shm"] {
+                let _gone = std::fs::remove_file(folder.join(file));
+            }
+        })
+        .await;
+    assert_eq!(shop.admin().await.get("/admin/reviews").await.ok(200), before);
+}
+
+#[tokio::test]
 async fn records_are_made_anew_even_when_the_log_was_trimmed() {
     let shop = Shop::with(&[("QIANG_ENGINE__SNAPSHOT_BYTES", "65536")]).await;
     let sale = shop.sale(100_000, json!({ "limit_per_user": 100_000 })).await;

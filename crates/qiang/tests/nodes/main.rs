@@ -13,5 +13,6 @@ mod failover;
 mod redis_killed;
 mod redis_lost;
 mod refused_starts;
+mod repairs;
 mod together;
 mod workers;

@@ -144,6 +144,13 @@ impl Shop {
         token(user, Role::Buyer)
     }
 
+    /// What the provider of payments puts into the headers of a message: its time and signature.
+    pub(crate) fn signed(body: &str) -> [(&'static str, String); 2] {
+        let key = qiang::signature::Key::new(&Secret::new(CALLBACK_SECRET.as_bytes()));
+        let (at, signature) = key.sign(body.as_bytes(), SystemClock.now());
+        [("x-qiang-timestamp", at), ("x-qiang-signature", signature)]
+    }
+
     pub(crate) fn admin_token() -> String {
         token("boss", Role::Admin)
     }

@@ -30,7 +30,12 @@ pub(in crate::redis) enum Kind {
 }
 
 impl Failure {
-    pub(super) fn passing(
+    /// The first word of what the server said.
+    pub(in crate::redis) fn code(&self) -> Option<&str> {
+        self.source.as_ref()?.code()
+    }
+
+    pub(in crate::redis) fn passing(
         what: &'static str,
         source: Option<RedisError>,
         may_have_happened: bool,

@@ -2,6 +2,10 @@
 -- decides.
 
 -- What the pool is, read once. `rules` never change; `state` is written back at the end.
+--   claims   numbers used, with those of `skipped` claims: a repair leaves out the numbers of claims
+--            that may have been granted and lost
+--   short    units taken that were never there: a repair found more taken than the total. What comes
+--            back makes up for them first
 local stored = redis.call('HMGET', POOL, 'rules', 'state')
 local rules, state
 
@@ -18,7 +22,8 @@ if stored[1] and stored[2] then
     local s = unpack_value(stored[2])
     state = { version = s[1], total = s[2], share = s[3], available = s[4], held = s[5],
         ordered = s[6], paid = s[7], claims = s[8], payments = s[9], opened_at = s[10],
-        closed_at = s[11], cleared = s[12], fresh = s[13], arrived = s[14] }
+        closed_at = s[11], cleared = s[12], fresh = s[13], arrived = s[14], skipped = s[15],
+        short = s[16] }
 end
 
 -- A crowd of claims is what has to be fast here. So what they add is kept as it will be written,
@@ -29,37 +34,33 @@ local granted, bought, requested, dues = {}, {}, {}, {}
 local claims, dirty_claims = {}, {}
 local fresh, runs, looked_up = {}, {}, 0
 local buyers, requests = {}, {}
-local payments, dirty_payments = {}, {}
+local payments, dirty_payments, dirty_refunds = {}, {}, {}
+local not_due = {}
 local changed = false
 
 local format, floor, char, sub = string.format, math.floor, string.char, string.sub
 
--- Making a text from a number takes longer than all else that is done for a claim, so the digits
+-- Making a text from a number takes longer than all else that is done for a claim, so the bytes
 -- that neighbours share are made once.
-local DIGITS = {
-    '00', '01', '02', '03', '04', '05', '06', '07', '08', '09', '10', '11', '12', '13', '14',
-    '15', '16', '17', '18', '19', '20', '21', '22', '23', '24', '25', '26', '27', '28', '29',
-    '30', '31', '32', '33', '34', '35', '36', '37', '38', '39', '40', '41', '42', '43', '44',
-    '45', '46', '47', '48', '49', '50', '51', '52', '53', '54', '55', '56', '57', '58', '59',
-    '60', '61', '62', '63', '64', '65', '66', '67', '68', '69', '70', '71', '72', '73', '74',
-    '75', '76', '77', '78', '79', '80', '81', '82', '83', '84', '85', '86', '87', '88', '89',
-    '90', '91', '92', '93', '94', '95', '96', '97', '98', '99',
-}
-local hundreds, hundreds_text = -1, ''
+local high, high_text = -1, ''
 
--- The number before the hundred that this one is in, and how those of this hundred begin.
-local function hundred_of(n)
-    local high = floor(n / 100)
-    if high ~= hundreds then
-        hundreds, hundreds_text = high, format('%08d', high)
+-- The number that this one and its neighbours begin from, and the bytes they share.
+local function neighbours(n)
+    local from = floor(n / 256)
+    if from ~= high then
+        high, high_text = from, sub(struct.pack('>I4', from), 2)
     end
-    return high * 100 - 1, hundreds_text
+    return from * 256, high_text
 end
 
--- A claim's number as a field, or as a member: in the order of numbers.
+-- A claim's number as a field, or as a member: four bytes, in the order of numbers.
 local function field_of(n)
-    local before, text = hundred_of(n)
-    return text .. DIGITS[n - before]
+    local from, shared = neighbours(n)
+    return shared .. char(n - from)
+end
+
+local function number_in(field)
+    return (struct.unpack('>I4', field))
 end
 
 local function log(event, count)
@@ -91,7 +92,7 @@ end
 -- Claims of a run that fill a block lie in one field, the block's; every other claim, and whatever
 -- became of one since, lies in its own.
 local function block_of(n)
-    return 'b' .. floor((n - 1 - rules.bucket) / rules.buckets / BLOCK)
+    return 'b' .. struct.pack('>I4', floor((n - 1 - rules.bucket) / rules.buckets / BLOCK))
 end
 
 local function claim_of(n)
@@ -115,14 +116,14 @@ local function put_claim(claim)
     log(packed, 1)
 end
 
--- A buyer: the number of their latest claim and, unless that is one, the units they have used.
+-- A buyer: the number of their latest claim and, unless that is one, the units they have used, four
+-- bytes each.
 local function write_buyer(field, used)
-    return used == 1 and field or field .. ':' .. used
+    return used == 1 and field or field .. struct.pack('>I4', used)
 end
 
 local function read_buyer(buyer)
-    local latest, used = string.match(buyer, '^(%d+):?(%d*)$')
-    return tonumber(latest), tonumber(used) or 1
+    return number_in(buyer), #buyer > 4 and (struct.unpack('>I4', buyer, 5)) or 1
 end
 
 local function put_buyer(name, field, used)
@@ -174,7 +175,13 @@ end
 -- its time has come, whatever became of them meanwhile; then each is looked at.
 local function add_due(first, last, at)
     local count = #dues
-    dues[count + 1], dues[count + 2] = format('%.0f', at), field_of(first) .. '-' .. field_of(last)
+    dues[count + 1], dues[count + 2] = format('%.0f', at), field_of(first) .. field_of(last)
+end
+
+-- A claim that was due by itself is not any more.
+local function drop_due(n)
+    local field = field_of(n)
+    not_due[#not_due + 1] = field .. field
 end
 
 local function due_of(claim)
@@ -198,6 +205,15 @@ local function count_taken(first, units)
     end
 end
 
+-- Units that come back, or are new; what is short is made up for first.
+local function give_back(units)
+    local made_up = math.min(units, state.short)
+    state.short = state.short - made_up
+    state.share = state.share - made_up
+    state.available = state.available + units - made_up
+    state.arrived = state.arrived + 1
+end
+
 local function release(claim, reason)
     local quantity = claim[C_QUANTITY]
     if claim[C_STATE] == HELD then
@@ -205,8 +221,10 @@ local function release(claim, reason)
     else
         state.ordered = state.ordered - quantity
     end
-    state.available = state.available + quantity
-    state.arrived = state.arrived + 1
+    give_back(quantity)
+    if claim[C_STATE] == ORDERED and rules.flow == 2 then
+        drop_due(claim[C_NUMBER])
+    end
     if claim[C_PORTION] >= 0 then
         write('ZADD', RETURNED, claim[C_PORTION], claim[C_PORTION])
     end

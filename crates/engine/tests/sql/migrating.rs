@@ -1,0 +1,46 @@
+//! Tables of the first release are brought up to date with what is in them.
+
+use qiang_sql::{Dialect, Migrations, Step, on_every_database, sql};
+
+use super::fixture::{World, pool};
+
+const fn first(sql: &'static str) -> Step {
+    Step { version: 1, name: "engine", sql }
+}
+
+static FIRST: Migrations = Migrations {
+    table: "engine_migrations",
+    sqlite: &[first(include_str!("../../migrations/sqlite/0001_engine.sql"))],
+    mysql: &[first(include_str!("../../migrations/mysql/0001_engine.sql"))],
+    postgres: &[first(include_str!("../../migrations/postgres/0001_engine.sql"))],
+};
+
+async fn payments_of_the_first_release_are_kept(on: Dialect) {
+    let world = World::new(on).await;
+    let database = world.database().await;
+    database.migrate(&FIRST).await.expect("migrates");
+    let insert = sql!(
+        "INSERT INTO engine_payments
+            (payment_id, pool_id, place, order_number, claim, amount_cents, reason, at)
+         VALUES ('P1', 7, 0, 1, NULL, 100, 'late', 5), ('P2', 7, 1, 2, 2, NULL, NULL, NULL)"
+    );
+    database.execute(insert, &[]).await.expect("written");
+    let engine = world.engine().await;
+    assert_eq!(pool().get(), 7);
+    let refunds = engine.refunds(pool(), 0, 10).await.expect("they can be read");
+    let [(0, refund)] = refunds.as_slice() else { panic!("{refunds:?}") };
+    assert_eq!((refund.payment.as_str(), refund.amount.get()), ("P1", 100));
+    // The same id in another pool.
+    let insert = sql!(
+        "INSERT INTO engine_payments (payment_id, pool_id, place, order_number, claim)
+         VALUES ('P2', 8, 0, 1, 1)"
+    );
+    database.execute(insert, &[]).await.expect("it fits");
+    let again = sql!(
+        "INSERT INTO engine_payments (payment_id, pool_id, place, order_number, claim)
+         VALUES ('P2', 8, 1, 2, 2)"
+    );
+    assert!(database.execute(again, &[]).await.expect_err("not twice in one").is_duplicate());
+}
+
+on_every_database!(payments_of_the_first_release_are_kept);

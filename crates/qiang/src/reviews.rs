@@ -1,0 +1,130 @@
+//! Orders that a person has to look at: a payment paid them that had paid an order of another sale.
+//!
+//! Both orders stay paid. Nothing is owed back by itself, because that money may have come once, and
+//! only the provider knows.
+
+use axum::extract::{Query, State};
+use qiang_core::Timestamp;
+use qiang_store::{Cursor, Review, ReviewStatus};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::http::extract::{Admin, Nothing, OptionalJson, Path};
+use crate::http::problem::{Code, Problem};
+use crate::http::{ProblemBody, Shared, json_time};
+use crate::sales::page_limit;
+
+/// Reviews on one page, unless asked for fewer.
+const PAGE: u32 = 100;
+
+/// An order to look at, and why.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ReviewView {
+    /// The order to look at. It is paid.
+    pub order_id: String,
+    /// Its sale.
+    pub sale_id: String,
+    /// The payment that paid it.
+    pub payment_id: String,
+    /// The order of another sale that the same payment paid first.
+    pub first_order_id: String,
+    /// When it paid the order to look at.
+    #[serde(with = "json_time")]
+    #[schema(value_type = String, format = DateTime)]
+    pub paid_at: Timestamp,
+    /// `pending` or `ended`.
+    #[schema(example = "pending")]
+    pub status: &'static str,
+    /// When somebody said that it was looked at.
+    #[serde(with = "json_time::option")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub ended_at: Option<Timestamp>,
+}
+
+/// One page of reviews.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ReviewPage {
+    /// Longest paid first.
+    pub reviews: Vec<ReviewView>,
+    /// Give this as `after` to see the next; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_after: Option<String>,
+}
+
+/// Which reviews.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ReviewQuery {
+    /// `pending` (the default) or `ended`.
+    status: Option<String>,
+    /// `next_after` of the page before.
+    after: Option<String>,
+    /// How many to show, 1 to 100.
+    limit: Option<u32>,
+}
+
+impl From<&Review> for ReviewView {
+    fn from(review: &Review) -> Self {
+        Self {
+            order_id: review.order.to_string(),
+            sale_id: review.order.pool.to_string(),
+            payment_id: review.payment.to_string(),
+            first_order_id: review.other.to_string(),
+            paid_at: review.paid_at,
+            status: review.status().as_str(),
+            ended_at: review.ended_at,
+        }
+    }
+}
+
+/// Orders whose payment had paid an order of another sale before.
+#[utoipa::path(get, path = "/api/v1/admin/reviews", tag = "payments", params(ReviewQuery), security(("token" = [])),
+    responses((status = 200, body = ReviewPage), (status = "4XX", body = ProblemBody)))]
+pub async fn list(
+    State(app): Shared,
+    _: Admin,
+    query: Result<Query<ReviewQuery>, axum::extract::rejection::QueryRejection>,
+) -> Result<axum::Json<ReviewPage>, Problem> {
+    let Query(ReviewQuery { status, after, limit }) = query.map_err(Problem::from)?;
+    let status = ReviewStatus::from_word(status.as_deref().unwrap_or("pending"))
+        .ok_or_else(|| Problem::invalid_field("status", "must be pending or ended"))?;
+    let after = after.as_deref().map(read_cursor).transpose()?;
+    let limit = page_limit(limit, PAGE)?;
+    app.catch_up().await?;
+    let found = app.store.reviews(status, after, limit).await?;
+    let full = found.len() == limit as usize;
+    let next_after = found.last().filter(|_| full).map(|last| write_cursor(last.cursor()));
+    let reviews = found.iter().map(ReviewView::from).collect();
+    Ok(axum::Json(ReviewPage { reviews, next_after }))
+}
+
+/// Notes that an order was looked at. Noting it again changes nothing, and neither does it change
+/// the order.
+#[utoipa::path(post, path = "/api/v1/admin/reviews/{order_id}/end", tag = "payments", security(("token" = [])),
+    params(("order_id" = String, Path)),
+    responses((status = 200, body = ReviewView), (status = "4XX", body = ProblemBody)))]
+pub async fn end(
+    State(app): Shared,
+    _: Admin,
+    Path(order): Path<String>,
+    _: OptionalJson<Nothing>,
+) -> Result<axum::Json<ReviewView>, Problem> {
+    let none = || Problem::new(Code::NoSuchReview);
+    let order = order.parse().map_err(|_| none())?;
+    app.catch_up().await?;
+    let ended = app.store.end_review(order, app.now()).await?.ok_or_else(none)?;
+    Ok(axum::Json(ReviewView::from(&ended)))
+}
+
+fn write_cursor(cursor: Cursor) -> String {
+    format!("{}_{}", cursor.at.millis(), cursor.id)
+}
+
+fn read_cursor(text: &str) -> Result<Cursor, Problem> {
+    let read = || {
+        let (at, id) = text.split_once('_')?;
+        Some(Cursor { at: Timestamp::from_millis(at.parse().ok()?), id: id.parse().ok()? })
+    };
+    read().ok_or_else(|| Problem::invalid_field("after", "must be a `next_after` of this list"))
+}

@@ -1,0 +1,310 @@
+//! Payment ids over all sales, and the orders that a person has to look at.
+//!
+//! An engine knows a payment id within one sale. That the same id paid orders of two sales shows
+//! here: the order that was paid first has the id, and every other one is marked. All of them stay
+//! paid, and nothing is owed back by itself: nobody knows whether the money came once or twice.
+//!
+//! Which order was first goes by the time it was paid and then by its key, never by when it was
+//! written here, so that events that come late, twice, or all anew give the same marks. That a
+//! review was ended is known only here, and nothing in the log takes it back.
+
+use std::collections::HashMap;
+
+use qiang_core::{ClaimId, PaymentId, Timestamp};
+use qiang_sql::{Insert, Params, Row, Statement, Tail, Transaction, Value, sql};
+
+use crate::error::{Result, While};
+use crate::fields::Fields;
+use crate::payments::Payment;
+use crate::project::sql_id;
+use crate::{Store, page, patiently};
+
+const DOING: &str = "comparing payment ids";
+/// Payment ids asked for at once.
+const AT_ONCE: usize = 256;
+
+/// An order whose payment has paid an order of another sale before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Review {
+    /// The order to look at.
+    pub order: ClaimId,
+    /// The payment.
+    pub payment: PaymentId,
+    /// When it paid this order.
+    pub paid_at: Timestamp,
+    /// The order that it paid first.
+    pub other: ClaimId,
+    /// When somebody had looked at it, if so.
+    pub ended_at: Option<Timestamp>,
+}
+
+impl Review {
+    /// Whether somebody still has to look at it.
+    #[must_use]
+    pub fn status(&self) -> ReviewStatus {
+        self.ended_at.map_or(ReviewStatus::Pending, |_| ReviewStatus::Ended)
+    }
+
+    /// The place of this review in the listing of its status.
+    #[must_use]
+    pub fn cursor(&self) -> crate::Cursor {
+        crate::Cursor { at: self.paid_at, id: self.order }
+    }
+}
+
+/// Whether somebody has looked at an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ReviewStatus {
+    /// Not yet.
+    Pending,
+    /// It was looked at: final.
+    Ended,
+}
+
+impl ReviewStatus {
+    /// The word for it in JSON and SQL.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Ended => "ended",
+        }
+    }
+
+    /// The value a word stands for.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Pending, Self::Ended].into_iter().find(|status| status.as_str() == word)
+    }
+}
+
+/// Whoever comes first takes the id; whether that was right is looked at afterwards.
+static TAKE: Insert = Insert::new(
+    "INSERT INTO payment_ids (payment_id, sale_id, number, paid_at)",
+    "(?, ?, ?, ?)",
+    Tail {
+        on_conflict: "ON CONFLICT (payment_id) DO NOTHING",
+        on_duplicate_key: "ON DUPLICATE KEY UPDATE number = number",
+    },
+);
+
+/// An order and when it was paid: the lowest of those with one payment id has it.
+type Paid = (Timestamp, ClaimId);
+
+/// Takes the ids of payments for the orders they paid, and marks those whose id another order has.
+/// Says which were marked just now.
+pub(crate) async fn write(tx: &mut Transaction, payments: &[Payment]) -> Result<Vec<Review>> {
+    if payments.is_empty() {
+        return Ok(Vec::new());
+    }
+    // In the order of the key, so that of two who write at once one waits for the other.
+    let mut sorted: Vec<&Payment> = payments.iter().collect();
+    sorted.sort_by_key(|payment| (&payment.payment, payment.paid_at, payment.order));
+    TAKE.run(tx, &sorted, bind).await.when(DOING)?;
+    let mut marked = Vec::new();
+    for payments in sorted.chunks(AT_ONCE) {
+        let owners = owners(tx, payments).await?;
+        for payment in payments {
+            if owners.get(&payment.payment) != Some(&payment.order) {
+                marked.append(&mut contest(tx, payment).await?);
+            }
+        }
+    }
+    Ok(marked)
+}
+
+/// Told once it is certain.
+pub(crate) fn tell(marked: &[Review]) {
+    for Review { order, payment, other, .. } in marked {
+        tracing::error!(
+            %order, %other, %payment,
+            "payment {payment} paid order {order}, and had paid order {other} before: \
+             somebody has to look at it, see /api/v1/admin/reviews"
+        );
+    }
+}
+
+fn bind(params: &mut Params, payment: &&Payment) {
+    params
+        .add(payment.payment.as_str())
+        .add(sql_id(payment.order.pool))
+        .add(payment.order.number)
+        .add(payment.paid_at.millis());
+}
+
+/// The orders that have these payment ids.
+async fn owners(
+    tx: &mut Transaction,
+    payments: &[&Payment],
+) -> Result<HashMap<PaymentId, ClaimId>> {
+    let ids: Vec<Value<'_>> = payments.iter().map(|paid| paid.payment.as_str().into()).collect();
+    let places = vec!["?"; ids.len()].join(", ");
+    let select = format!(
+        "SELECT payment_id, sale_id, number FROM payment_ids WHERE payment_id IN ({places})"
+    );
+    let rows = tx.fetch_all(&Statement::built(select), &ids).await.when(DOING)?;
+    let read = |row: &Row| {
+        let mut fields = Fields::new(row, "payment_ids", 1);
+        Ok((fields.id(PaymentId::new)?, fields.claim_id()?))
+    };
+    rows.iter().map(read).collect()
+}
+
+/// Puts all orders that one payment paid in their order: the first has it, the others are marked.
+async fn contest(tx: &mut Transaction, payment: &Payment) -> Result<Vec<Review>> {
+    let id = Value::Text(payment.payment.as_str());
+    // Locked, so that of two who come with the same id the second sees what the first has marked.
+    let owner = sql!(
+        sqlite: "SELECT paid_at, sale_id, number FROM payment_ids WHERE payment_id = ?",
+        mysql: "SELECT paid_at, sale_id, number FROM payment_ids WHERE payment_id = ? FOR UPDATE",
+        postgres: "SELECT paid_at, sale_id, number FROM payment_ids WHERE payment_id = ?
+                   FOR UPDATE",
+    );
+    let owner = tx.fetch_optional(owner, &[id]).await.when(DOING)?;
+    let owner = owner.as_ref().map(read_paid).transpose()?;
+    let marked = sql!("SELECT paid_at, sale_id, number FROM reviews WHERE payment_id = ?");
+    let marked = tx.fetch_all(marked, &[id]).await.when(DOING)?;
+    let marked: Vec<Paid> = marked.iter().map(read_paid).collect::<Result<_>>()?;
+
+    let new = (payment.paid_at, payment.order);
+    let known = |order: ClaimId| marked.iter().any(|(_, marked)| *marked == order);
+    let mut all = marked.clone();
+    all.extend(owner);
+    all.extend((!known(new.1)).then_some(new));
+    all.sort_unstable();
+    all.dedup();
+    let Some((first, rest)) = all.split_first() else { return Ok(Vec::new()) };
+    if owner != Some(*first) {
+        hand_over(tx, id, *first).await?;
+    }
+    let mut made = Vec::new();
+    for (paid_at, order) in rest.iter().copied().filter(|(_, order)| !known(*order)) {
+        let insert = sql!(
+            "INSERT INTO reviews
+                (sale_id, number, payment_id, paid_at, other_sale_id, other_number, status)
+             VALUES (?, ?, ?, ?, ?, ?, 'pending')"
+        );
+        let values = [
+            sql_id(order.pool).into(),
+            order.number.into(),
+            id,
+            paid_at.millis().into(),
+            sql_id(first.1.pool).into(),
+            first.1.number.into(),
+        ];
+        tx.execute(insert, &values).await.when(DOING)?;
+        let (payment, other) = (payment.payment.clone(), first.1);
+        made.push(Review { order, payment, paid_at, other, ended_at: None });
+    }
+    Ok(made)
+}
+
+/// Gives a payment id to an order that was paid earlier than whoever has it.
+async fn hand_over(tx: &mut Transaction, id: Value<'_>, (paid_at, order): Paid) -> Result<()> {
+    let (pool, number) = (sql_id(order.pool).into(), order.number.into());
+    let take =
+        sql!("UPDATE payment_ids SET sale_id = ?, number = ?, paid_at = ? WHERE payment_id = ?");
+    tx.execute(take, &[pool, number, paid_at.millis().into(), id]).await.when(DOING)?;
+    let point = sql!("UPDATE reviews SET other_sale_id = ?, other_number = ? WHERE payment_id = ?");
+    tx.execute(point, &[pool, number, id]).await.when(DOING)?;
+    let free = sql!("DELETE FROM reviews WHERE sale_id = ? AND number = ?");
+    tx.execute(free, &[pool, number]).await.when(DOING).map(drop)
+}
+
+fn read_paid(row: &Row) -> Result<Paid> {
+    let mut fields = Fields::new(row, "payment_ids", 3);
+    Ok((fields.time()?, fields.claim_id()?))
+}
+
+macro_rules! select {
+    ($which:literal) => {
+        sql!(concat!(
+            "SELECT sale_id, number, payment_id, paid_at, other_sale_id, other_number, status,
+                ended_at
+             FROM reviews WHERE ",
+            $which
+        ))
+    };
+}
+
+impl Store {
+    /// The review of an order, if there is one.
+    pub async fn review(&self, order: ClaimId) -> Result<Option<Review>> {
+        let values = [sql_id(order.pool).into(), order.number.into()];
+        let select = select!("sale_id = ? AND number = ?");
+        let row = self.database.fetch_optional(select, &values).await;
+        row.when("reading a review")?.as_ref().map(read).transpose()
+    }
+
+    /// All reviews of one status, longest paid first, from behind the cursor on; the next cursor
+    /// is the last review's [`Review::cursor`].
+    pub async fn reviews(
+        &self,
+        status: ReviewStatus,
+        after: Option<crate::Cursor>,
+        max: u32,
+    ) -> Result<Vec<Review>> {
+        let (status, max) = (Value::Text(status.as_str()), page(max).into());
+        let rows = match after {
+            None => {
+                let select = select!("status = ? ORDER BY paid_at, sale_id, number LIMIT ?");
+                self.database.fetch_all(select, &[status, max]).await
+            }
+            Some(crate::Cursor { at, id }) => {
+                // The first bound says nothing new; MySQL finds the place in the index by it.
+                let select = select!(
+                    "status = ? AND paid_at >= ? AND (paid_at, sale_id, number) > (?, ?, ?)
+                     ORDER BY paid_at, sale_id, number LIMIT ?"
+                );
+                let at = Value::Int(at.millis());
+                let (pool, number) = (sql_id(id.pool).into(), id.number.into());
+                self.database.fetch_all(select, &[status, at, at, pool, number, max]).await
+            }
+        };
+        rows.when("reading reviews")?.iter().map(read).collect()
+    }
+
+    /// How many orders somebody still has to look at.
+    pub async fn pending_reviews(&self) -> Result<u64> {
+        let count = sql!("SELECT COUNT(*) FROM reviews WHERE status = 'pending'");
+        let row = self.database.fetch_optional(count, &[]).await.when("counting reviews")?;
+        row.as_ref().map_or(Ok(0), |row| Fields::new(row, "reviews", 0).number())
+    }
+
+    /// Notes that somebody has looked at an order, once; it is on the disk when this returns. Says
+    /// the review as it is now, if there is one.
+    pub async fn end_review(&self, order: ClaimId, at: Timestamp) -> Result<Option<Review>> {
+        let end = sql!(
+            "UPDATE reviews SET status = 'ended', ended_at = ?
+             WHERE sale_id = ? AND number = ? AND status = 'pending'"
+        );
+        let values = [at.millis().into(), sql_id(order.pool).into(), order.number.into()];
+        let ended = patiently!(self.database.execute(end, &values).await);
+        ended.when("ending a review")?;
+        self.review(order).await
+    }
+
+    /// Payments of orders whose id no order has, at most `max`: rows that nothing of this version
+    /// has written.
+    pub async fn payments_without_id(&self, max: u32) -> Result<Vec<ClaimId>> {
+        let select = sql!(
+            "SELECT p.sale_id, p.number FROM payments AS p
+             LEFT JOIN payment_ids AS i ON i.payment_id = p.payment_id
+             WHERE i.payment_id IS NULL ORDER BY p.sale_id, p.payment_id LIMIT ?"
+        );
+        let rows = self.database.fetch_all(select, &[page(max).into()]).await;
+        let read = |row| Fields::new(row, "payments", 2).claim_id();
+        rows.when("looking for payment ids")?.iter().map(read).collect()
+    }
+}
+
+fn read(row: &Row) -> Result<Review> {
+    let mut fields = Fields::new(row, "reviews", 2);
+    let (order, payment) = (fields.claim_id()?, fields.id(PaymentId::new)?);
+    let (paid_at, other) = (fields.time()?, fields.claim_id()?);
+    let ended_at = match fields.word(ReviewStatus::from_word)? {
+        ReviewStatus::Pending => None,
+        ReviewStatus::Ended => Some(fields.time()?),
+    };
+    Ok(Review { order, payment, paid_at, other, ended_at })
+}
