@@ -20,6 +20,7 @@ mod money;
 mod pack;
 mod restore;
 mod sold_out;
+mod tags;
 mod url;
 mod wire;
 
@@ -39,6 +40,7 @@ pub use self::buckets::{Spread, is_in_its_bucket};
 pub use self::link::{Failure, TlsError};
 pub use self::pack::Unpackable;
 pub use self::restore::{Goes, PartitionState, PoolRecord, Restore, RestoreError};
+pub use self::tags::hash_tag;
 pub use self::url::{BadUrl, Place};
 
 use self::cell::{Cell, CellId, Keys, PartitionKeys};

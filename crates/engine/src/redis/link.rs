@@ -27,7 +27,6 @@ use super::url::{Node, Place, Shape};
 
 /// Steps from server to server until one has the slot.
 const MAX_REDIRECTS: usize = 4;
-const SLOTS: u16 = 16_384;
 
 /// All servers of one [`Place`].
 #[derive(Debug)]
@@ -313,21 +312,6 @@ fn address_of(address: &str, asked: &Node) -> Option<Node> {
     Some(Node { host: host_of(host, asked), port: port.parse().ok()? })
 }
 
-/// The hash tag of a partition: whatever holds it lies in one slot.
-pub(super) fn tag(partition: u16) -> String {
-    format!("p{partition}")
-}
-
-/// The slot of a hash tag: CRC-16 (XMODEM) of it.
-fn slot(tag: &[u8]) -> u16 {
-    let crc = tag.iter().fold(0_u16, |crc, byte| {
-        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
-            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
-        })
-    });
-    crc % SLOTS
-}
-
 #[cfg(test)]
 mod tests {
     use super::{Node, address_of};
@@ -340,12 +324,5 @@ mod tests {
         assert_eq!(address_of("::1:6381", &asked), Some(node("::1", 6381)));
         assert_eq!(address_of(":6381", &asked), Some(node("one", 6381)));
         assert_eq!(address_of("nonsense", &asked), None);
-    }
-
-    #[test]
-    fn slots_are_those_of_redis() {
-        // The examples of its cluster specification, and of `CLUSTER KEYSLOT`.
-        assert_eq!(super::slot(b"123456789"), 0x31C3);
-        assert_eq!(super::slot(b"foo"), 12182);
     }
 }

@@ -7,7 +7,7 @@
 //! | setting | meaning | default |
 //! | --- | --- | --- |
 //! | `prefix` | what every key begins with | `qiang` |
-//! | `partitions` | logs the pools are spread over; fixed once the first sale is open | 64 |
+//! | `partitions` | logs the pools are spread over; fixed once the first sale is open | 60 |
 //! | `wait` | replicas that must have a change before it is answered | 0 |
 //! | `wait_ms` | how long they are waited for, again and again | 1000 |
 //! | `ca` | with TLS: a PEM file; only who is certified by one of these is trusted | the system's |
@@ -77,8 +77,9 @@ const EXAMPLE: &str = "redis://127.0.0.1:6379, redis-cluster://10.0.0.1:6379,10.
      redis-sentinel://10.0.0.1:26379,10.0.0.2:26379/mymaster; with TLS rediss:// and so on";
 const DEFAULT_PORT: u16 = 6379;
 const DEFAULT_SENTINEL_PORT: u16 = 26379;
-const DEFAULT_PARTITIONS: u16 = 64;
-const MAX_PARTITIONS: u16 = 1_024;
+/// A multiple of twelve, so that buckets spread evenly over masters.
+const DEFAULT_PARTITIONS: u16 = 60;
+pub(super) const MAX_PARTITIONS: u16 = 1_024;
 const DEFAULT_WAIT_MS: u32 = 1_000;
 const MAX_PREFIX_BYTES: usize = 64;
 
@@ -295,7 +296,7 @@ mod tests {
         assert_eq!(place.nodes, [Node { host: "cache".into(), port: 7000 }]);
         assert_eq!(place.login.user.as_deref(), Some("ann"));
         assert_eq!(place.login.password.as_deref(), Some("p@ss"));
-        assert_eq!((place.database, place.wait, place.partitions), (3, 1, 64));
+        assert_eq!((place.database, place.wait, place.partitions), (3, 1, 60));
         assert_eq!(place.prefix, "shop");
         assert!(!format!("{place:?}{place}").contains("p@ss"));
         let cluster = Place::parse("redis-cluster://a:1,b:2,c?partitions=8").unwrap();

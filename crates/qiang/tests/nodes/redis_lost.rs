@@ -5,6 +5,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use qiang_engine::redis::hash_tag;
 use qiang_sql::Dialect;
 use qiang_testkit::proxy::Proxy;
 use qiang_testkit::servers::Redis;
@@ -326,7 +327,7 @@ fn prefix(shop: &Shop) -> &str {
 
 fn partition_of(shop: &Shop, redis: &Redis, sale: &str) -> u16 {
     let holds = |partition: &u16| {
-        let key = format!("{}:{{p{partition}}}:pool:{sale}/0", prefix(shop));
+        let key = format!("{}:{{{}}}:pool:{sale}/0", prefix(shop), hash_tag(*partition));
         redis.command(&["EXISTS", &key]).expect("it runs").integer() == Some(1)
     };
     (0..PARTITIONS).find(holds).expect("it lies somewhere")
@@ -334,7 +335,7 @@ fn partition_of(shop: &Shop, redis: &Redis, sale: &str) -> u16 {
 
 /// Removes everything of one partition.
 fn forget(shop: &Shop, redis: &Redis, partition: u16) {
-    let pattern = format!("{}:{{p{partition}}}:*", prefix(shop));
+    let pattern = format!("{}:{{{}}}:*", prefix(shop), hash_tag(partition));
     let keys = redis.command(&["KEYS", &pattern]).expect("it runs");
     let keys: Vec<String> = keys.list().iter().map(|key| key.text()).collect();
     assert!(!keys.is_empty());

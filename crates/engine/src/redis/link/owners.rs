@@ -14,7 +14,8 @@ use redis::{Pipeline, Value};
 use tokio::sync::watch;
 
 use super::connections::{CONNECT_TIMEOUT, Connections, RESPONSE_TIMEOUT};
-use super::{Failure, host_of, slot, tag};
+use super::{Failure, host_of};
+use crate::redis::tags::slot_of;
 use crate::redis::url::{Node, Place, Shape};
 
 /// How long all servers together are asked.
@@ -68,7 +69,7 @@ impl Owners {
             shape: place.shape.clone(),
             with_tls: place.tls.is_some(),
             sentinels,
-            slots: (0..place.partitions).map(|p| slot(tag(p).as_bytes())).collect(),
+            slots: (0..place.partitions).map(slot_of).collect(),
             known: RwLock::new(Known { owners: owners.into(), servers: Arc::new(servers) }),
             search: Mutex::default(),
         }
