@@ -14,5 +14,6 @@ mod redis_killed;
 mod redis_lost;
 mod refused_starts;
 mod repairs;
+mod sick_master;
 mod together;
 mod workers;

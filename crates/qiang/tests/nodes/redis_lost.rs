@@ -325,9 +325,14 @@ fn prefix(shop: &Shop) -> &str {
     settings.split('&').next().expect("a prefix")
 }
 
+/// Where a sale is, if it lies in this partition.
+pub(crate) fn key_of(shop: &Shop, partition: u16, sale: &str) -> String {
+    format!("{}:{{{}}}:pool:{sale}/0", prefix(shop), hash_tag(partition))
+}
+
 fn partition_of(shop: &Shop, redis: &Redis, sale: &str) -> u16 {
     let holds = |partition: &u16| {
-        let key = format!("{}:{{{}}}:pool:{sale}/0", prefix(shop), hash_tag(*partition));
+        let key = key_of(shop, *partition, sale);
         redis.command(&["EXISTS", &key]).expect("it runs").integer() == Some(1)
     };
     (0..PARTITIONS).find(holds).expect("it lies somewhere")
