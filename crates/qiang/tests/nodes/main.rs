@@ -15,5 +15,6 @@ mod redis_lost;
 mod refused_starts;
 mod repairs;
 mod sick_master;
+mod tls;
 mod together;
 mod workers;
