@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::http::problem::{Code, Problem};
 use crate::metrics::Metrics;
 use crate::nodes::Node;
+use crate::probes::Probes;
 use crate::projector::Projection;
 use crate::secrets::Secrets;
 use crate::{signature, token};
@@ -42,6 +43,8 @@ pub struct App {
     pub config: Config,
     /// What is counted.
     pub metrics: Metrics,
+    /// Whether the engine takes writes.
+    pub probes: Probes,
     /// Who this process is among those that share the engine.
     pub node: Arc<Node>,
     /// 0 is none.
@@ -65,6 +68,7 @@ impl App {
             callbacks: signature::Key::new(&secrets.callback_key),
             current_sale: AtomicU64::new(current.map_or(0, PoolId::get)),
             metrics: Metrics::default(),
+            probes: Probes::default(),
             engine,
             store,
             projection,

@@ -7,6 +7,7 @@
 //! anew from the newest of what the records and Redis still hold, under a new epoch, so that nothing
 //! that was on its way to the lost state has an effect on the new one.
 
+mod differences;
 mod merge;
 mod repair;
 
@@ -48,9 +49,21 @@ pub enum Error {
     /// Redis holds the state of another installation.
     #[error(
         "Redis holds the sales of another database under this prefix: use that database, or give \
-         the engine's URL another ?prefix="
+         the engine's URL another ?prefix=. If that database was lost, `qiang migrate --adopt-redis` \
+         makes these sales this one's"
     )]
     Foreign,
+    /// The database knows which state is the right one.
+    #[error(
+        "this database knows already which state of Redis is the right one; nothing was changed"
+    )]
+    Known,
+    /// A partition has no epoch that could be adopted.
+    #[error(
+        "partition {0} in Redis has no epoch, because it was never set up, was lost, or is being \
+         repaired: nothing was changed"
+    )]
+    NoEpoch(u16),
     /// A sale that is to be taken over is there.
     #[error("sale {0} is in Redis already: import into a Redis, or under a ?prefix=, without it")]
     Exists(PoolId),
@@ -148,6 +161,23 @@ pub async fn attach(engine: &redis::Engine, store: &Store) -> Result<(), Error> 
         }
     }
     Ok(())
+}
+
+/// Tells a database that knows nothing of a Redis that the state in there is the right one: the old
+/// database was lost.
+pub async fn adopt(engine: &redis::Engine, store: &Store) -> Result<(), Error> {
+    let states = engine.partition_states().await?;
+    let mut names = Names { first: String::new(), setting_up: false, own: BTreeMap::new() };
+    for (partition, state) in (0_u16..).zip(states) {
+        if state.epoch.is_empty() {
+            return Err(Error::NoEpoch(partition));
+        } else if names.first.is_empty() {
+            names.first = state.epoch;
+        } else if state.epoch != names.first {
+            names.own.insert(partition, state.epoch);
+        }
+    }
+    if names.swap(store, None).await? { Ok(()) } else { Err(Error::Known) }
 }
 
 /// Takes over what was repaired since the engine was told, which may be more than was asked for here;

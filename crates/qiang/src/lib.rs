@@ -15,6 +15,7 @@ pub mod metrics;
 pub mod nodes;
 pub mod orders;
 pub mod payments;
+pub mod probes;
 pub mod projector;
 pub mod resp;
 pub mod reviews;

@@ -125,8 +125,8 @@ pub async fn show(State(app): Shared) -> impl IntoResponse {
     );
     page.gauge(
         "qiang_engine_up",
-        "1 while the engine decides.",
-        app.engine.trouble().is_none().into(),
+        "1 while the engine decides in all sales, as /readyz says.",
+        app.engine_state().0.is_none().into(),
     );
     page.counter(
         "qiang_engine_retries_total",

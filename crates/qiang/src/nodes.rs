@@ -7,6 +7,7 @@
 //! comes at least [`LEASE`] later, whatever their clock says.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,10 +17,14 @@ use qiang_engine::Stopwatch;
 use qiang_store::Store;
 use tokio_util::sync::CancellationToken;
 
+use crate::probes::{Problem, Trouble};
+
 /// How long a process that is not heard of keeps what it has.
 pub const LEASE: Duration = Duration::from_secs(6);
 /// How often it is heard of.
 const TEND_EVERY: Duration = Duration::from_secs(2);
+/// After so long without an answer the database counts as silent.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Numbers there are: as many as fit an id.
 const NUMBERS: u16 = 1_024;
 
@@ -31,6 +36,29 @@ pub struct Node {
     /// Since when it is known to be ours; `None` is for ever.
     renewed: Option<Mutex<Stopwatch>>,
     gone: AtomicBool,
+    /// What the last write to the database showed.
+    database: Mutex<Option<Trouble>>,
+}
+
+/// Why the database did not do what was asked in time.
+#[derive(Debug, thiserror::Error)]
+pub enum Unheard {
+    /// It failed.
+    #[error(transparent)]
+    Store(#[from] qiang_store::Error),
+    /// It said nothing.
+    #[error("it did not answer within {} s", PATIENCE.as_secs())]
+    Silent,
+}
+
+/// Waits for the database, but not for long.
+pub async fn in_time<T>(
+    asked: impl Future<Output = Result<T, qiang_store::Error>>,
+) -> Result<T, Unheard> {
+    match tokio::time::timeout(PATIENCE, asked).await {
+        Ok(answered) => Ok(answered?),
+        Err(_) => Err(Unheard::Silent),
+    }
 }
 
 /// Why a process has no number.
@@ -55,6 +83,7 @@ impl Node {
             ids: Mutex::new(Snowflake::new(0)),
             renewed: None,
             gone: AtomicBool::new(false),
+            database: Mutex::default(),
         }))
     }
 
@@ -69,6 +98,7 @@ impl Node {
             ids: Mutex::new(Snowflake::new(number)),
             renewed: Some(Mutex::new(watch)),
             gone: AtomicBool::new(false),
+            database: Mutex::default(),
         });
         tokio::spawn(Arc::clone(&node).keep(store.clone(), number, stop));
         Ok(node)
@@ -89,6 +119,47 @@ impl Node {
         ours.then(|| self.ids.lock().unwrap_or_else(PoisonError::into_inner).next(now))
     }
 
+    /// What is wrong with the database, as far as this process has tried to write to it.
+    #[must_use]
+    pub fn database_trouble(&self) -> Option<Trouble> {
+        self.database.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes what came of a write to the database.
+    pub fn heard(&self, error: Option<&Unheard>) {
+        let trouble = error.map(|error| {
+            let refused = match error {
+                Unheard::Store(error) => error.refuses_writes(),
+                Unheard::Silent => None,
+            };
+            match refused {
+                Some(what) => Trouble { problem: Problem::RefusesWrites, what: what.to_owned() },
+                None => Trouble {
+                    problem: Problem::Unreachable,
+                    what: format!(
+                        "the database cannot be reached: check that it runs, the network, and \
+                         database.url ({})",
+                        crate::chain(error)
+                    ),
+                },
+            }
+        });
+        *self.database.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+
+    /// A slow answer still counts, until the lease has run out.
+    async fn renew(&self, store: &Store, name: &str) -> Result<bool, Unheard> {
+        let mut renewing = pin!(store.take_lease(name, &self.owner, LEASE));
+        if let Ok(renewed) = tokio::time::timeout(PATIENCE, &mut renewing).await {
+            return Ok(renewed?);
+        }
+        self.heard(Some(&Unheard::Silent));
+        match tokio::time::timeout(LEASE.saturating_sub(PATIENCE), renewing).await {
+            Ok(renewed) => Ok(renewed?),
+            Err(_) => Err(Unheard::Silent),
+        }
+    }
+
     async fn keep(self: Arc<Self>, store: Store, number: u16, stop: CancellationToken) {
         let name = format!("node/{number}");
         loop {
@@ -97,7 +168,9 @@ impl Node {
                 () = stop.cancelled() => return,
             }
             let watch = Stopwatch::start();
-            match store.take_lease(&name, &self.owner, LEASE).await {
+            let renewed = self.renew(&store, &name).await;
+            self.heard(renewed.as_ref().err());
+            match renewed {
                 Ok(true) => {
                     if let Some(renewed) = &self.renewed {
                         *renewed.lock().unwrap_or_else(PoisonError::into_inner) = watch;
@@ -106,6 +179,9 @@ impl Node {
                 Ok(false) => {
                     tracing::error!("node number {number} was taken by another process");
                     self.gone.store(true, Ordering::Release);
+                    let what = "another process has taken this one's number: restart it".to_owned();
+                    *self.database.lock().unwrap_or_else(PoisonError::into_inner) =
+                        Some(Trouble { problem: Problem::Lost, what });
                     return;
                 }
                 Err(error) => {

@@ -5,6 +5,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use qiang_engine::redis::Prober;
 use qiang_engine::{Clock, Engine, OpenError, WriterOptions, embedded, redis, sql};
 use qiang_store::Store;
 use tokio::net::TcpListener;
@@ -18,7 +19,7 @@ use crate::listener::{ListenError, listen};
 use crate::nodes::{self, Node};
 use crate::projector::{self, Part};
 use crate::secrets::{self, Secrets};
-use crate::{audit, epochs, resp, running};
+use crate::{audit, epochs, probes, resp, running};
 
 /// Why a server did not start. What it had opened is closed again.
 #[derive(Debug, thiserror::Error)]
@@ -136,12 +137,22 @@ impl Server {
             working.push(tokio::spawn(follow));
         }
         if let Engine::Redis(engine) = &app.engine {
+            let probe = probes::watch_redis(
+                Arc::clone(&app),
+                Prober::new(engine.clone()),
+                stop_working.clone(),
+            );
+            working.push(tokio::spawn(probe));
             let watch = epochs::watch(engine.clone(), app.store.clone(), stop_working.clone());
             working.push(tokio::spawn(watch));
             if roles.worker {
                 let tend = epochs::tend(engine.clone(), stop_working.clone());
                 working.push(tokio::spawn(tend));
             }
+        }
+        if !app.engine.is_shared() {
+            let probe = probes::watch_database(Arc::clone(&app), stop_working.clone());
+            working.push(tokio::spawn(probe));
         }
         if let (Some(every), true) = (app.config.audit.every, roles.worker) {
             let audit = audit::run_every(Arc::clone(&app), every, stop_working.clone());
@@ -297,6 +308,22 @@ async fn open_embedded(
     }
 }
 
+/// An engine on Redis that decides nothing yet, because nobody has said which state is the right one.
+pub async fn open_redis(
+    config: &Config,
+    place: &redis::Place,
+    clock: Arc<dyn Clock>,
+) -> Result<redis::Engine, Error> {
+    let options = redis::Options {
+        place: place.clone(),
+        queue: config.engine.queue,
+        // A clock that can be moved is a test's; otherwise all nodes have one time.
+        time: if clock.is_of_machine() { redis::Time::Server } else { redis::Time::Given(clock) },
+        node: getrandom::u64().map_err(Error::Random)?,
+    };
+    Ok(redis::Engine::open(options).await?)
+}
+
 async fn open_shared(
     config: &Config,
     store: &Store,
@@ -305,18 +332,7 @@ async fn open_shared(
     match &config.engine.url {
         EngineUrl::Embedded { .. } => unreachable!("an embedded engine is not shared"),
         EngineUrl::Redis(place) => {
-            let engine = redis::Engine::open(redis::Options {
-                place: place.clone(),
-                queue: config.engine.queue,
-                // A clock that can be moved is a test's; otherwise all nodes have one time.
-                time: if clock.is_of_machine() {
-                    redis::Time::Server
-                } else {
-                    redis::Time::Given(clock)
-                },
-                node: getrandom::u64().map_err(Error::Random)?,
-            });
-            let engine = engine.await?;
+            let engine = open_redis(config, place, clock).await?;
             epochs::attach(&engine, store).await?;
             Ok(Engine::Redis(engine))
         }

@@ -39,9 +39,10 @@ const MYSQL_SESSION: &str = "\
         /*M! , SESSION idle_transaction_timeout = 15 */";
 const MYSQL_ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 
-/// A commit waits for the disk also where the server is set up not to.
+/// A commit waits for the disk also where the server is set up not to. Whether transactions may write is
+/// left to the server: an administrator who made it read-only means it.
 const POSTGRES_SESSION: &str = "
-     SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+     SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED;
      SET lock_timeout = '10s';
      SET statement_timeout = '60s';
      SET idle_in_transaction_session_timeout = '15s';

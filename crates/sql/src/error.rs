@@ -232,6 +232,27 @@ impl Error {
         }
     }
 
+    /// Why the database takes no writes although it answers, and what to do about it, if that is
+    /// the matter.
+    #[must_use]
+    pub fn refuses_writes(&self) -> Option<&'static str> {
+        const READ_ONLY: &str = "the database is read-only: make it writable, or, if another one has \
+            taken over, name that in database.url";
+        const FULL: &str = "the disk of the database is full: make room";
+        match Code::of(self.database()?) {
+            Code::Sqlite(sqlite::READ_ONLY) => Some(READ_ONLY),
+            Code::Sqlite(sqlite::FULL) => Some(FULL),
+            Code::MySql(
+                mysql::READ_ONLY | mysql::READ_ONLY_TRANSACTION | mysql::READ_ONLY_MODE,
+            ) => Some(READ_ONLY),
+            Code::MySql(mysql::DISK_FULL | mysql::TABLE_FULL) => Some(FULL),
+            // read_only_sql_transaction, which a standby says too; disk_full
+            Code::Postgres("25006") => Some(READ_ONLY),
+            Code::Postgres("53100") => Some(FULL),
+            _ => None,
+        }
+    }
+
     /// Whether it only collided with somebody else's transaction, and nothing happened: a
     /// deadlock, a serialization failure, a lock waited for too long. The same will work soon.
     #[must_use]
@@ -319,20 +340,26 @@ fn out_of_order(error: &dyn DatabaseError) -> bool {
 mod sqlite {
     pub(super) const BUSY: u32 = 5;
     pub(super) const LOCKED: u32 = 6;
+    pub(super) const READ_ONLY: u32 = 8;
+    pub(super) const FULL: u32 = 13;
     /// Busy, locked, out of memory, read-only, I/O error, disk full, cannot open.
-    pub(super) const OUT_OF_ORDER: [u32; 7] = [BUSY, LOCKED, 7, 8, 10, 13, 14];
+    pub(super) const OUT_OF_ORDER: [u32; 7] = [BUSY, LOCKED, 7, READ_ONLY, 10, FULL, 14];
 }
 
 /// Error numbers of MySQL and MariaDB.
 mod mysql {
     pub(super) const CHANGED_SINCE_READ: u16 = 1020;
+    pub(super) const DISK_FULL: u16 = 1021;
     pub(super) const NO_ACCESS: u16 = 1044;
     pub(super) const ACCESS_DENIED: u16 = 1045;
     pub(super) const UNKNOWN_DATABASE: u16 = 1049;
+    pub(super) const TABLE_FULL: u16 = 1114;
     pub(super) const LOCK_WAIT: u16 = 1205;
     pub(super) const DEADLOCK: u16 = 1213;
     pub(super) const READ_ONLY: u16 = 1290;
     pub(super) const BAD_TEXT: u16 = 1366;
+    pub(super) const READ_ONLY_TRANSACTION: u16 = 1792;
+    pub(super) const READ_ONLY_MODE: u16 = 1836;
     pub(super) const NEEDS_TLS: u16 = 3159;
 }
 

@@ -93,6 +93,13 @@ impl Error {
         self.of_database().is_some_and(qiang_sql::Error::is_transient)
     }
 
+    /// Why the database takes no writes although it answers, and what to do about it, if that is
+    /// the matter.
+    #[must_use]
+    pub fn refuses_writes(&self) -> Option<&'static str> {
+        self.of_database().and_then(qiang_sql::Error::refuses_writes)
+    }
+
     fn of_database(&self) -> Option<&qiang_sql::Error> {
         match self {
             Self::Open(error) | Self::Database { source: error, .. } => Some(error),

@@ -266,12 +266,23 @@ impl Link {
         self.connections.number(&self.owners.known_of(partition)?)
     }
 
+    /// Every server there is, with the partitions it has.
+    pub(super) async fn servers(&self) -> Result<BTreeMap<Node, Vec<u16>>, Failure> {
+        let mut servers = BTreeMap::<Node, Vec<u16>>::new();
+        let owners = self.owners.all(&self.connections).await?;
+        for (partition, node) in (0_u16..).zip(owners.iter()).take(self.place.partitions.into()) {
+            servers.entry(node.clone()).or_default().push(partition);
+        }
+        Ok(servers)
+    }
+
     /// Drops all connections, as if the network had.
     pub(super) fn drop_connections(&self) {
         self.connections.drop_all();
     }
 
-    async fn send(&self, node: &Node, pipe: &Pipeline) -> Result<Vec<Value>, Failure> {
+    /// Several questions to one server; what it refuses is among the answers.
+    pub(super) async fn send(&self, node: &Node, pipe: &Pipeline) -> Result<Vec<Value>, Failure> {
         let sent = self.connections.send(node, pipe).await;
         // Whoever does not answer may have been replaced.
         sent.inspect_err(|_| self.owners.are_stale(&self.connections))

@@ -6,6 +6,7 @@ use qiang_core::{Claim, PaymentId, PoolChange, PoolId, PoolState, Refund};
 use qiang_engine::redis::PoolRecord;
 use qiang_store::Store;
 
+use super::differences::differences;
 use super::{Error, PAGE};
 
 /// Everything the records hold of a pool.
@@ -48,11 +49,11 @@ pub(super) fn merged(
     for claim in redis.claims {
         match claims.get(&claim.id.number) {
             Some(known) if known.version == claim.version && *known != claim => {
-                conflicts.push(conflict(known, &claim));
+                conflicts.push(format!("claim {}: {}", claim.id, differences(known, &claim)));
             }
             Some(known) if known.version >= claim.version => {}
             Some(known) if known.user != claim.user || known.created_at != claim.created_at => {
-                conflicts.push(conflict(known, &claim));
+                conflicts.push(format!("claim {}: {}", claim.id, differences(known, &claim)));
             }
             _ => {
                 claims.insert(claim.id.number, claim);
@@ -64,19 +65,4 @@ pub(super) fn merged(
     refunds.extend(redis.refunds.into_iter().filter(|refund| !known.contains(&refund.payment)));
     let claims = if cleared { Vec::new() } else { claims.into_values().collect() };
     PoolRecord { history, claims, refunds, lost_through: redis.lost_through }
-}
-
-/// What two books say of one number.
-fn conflict(records: &Claim, redis: &Claim) -> String {
-    let said = |claim: &Claim| {
-        let Claim { user, quantity, version, created_at, changed_at, .. } = claim;
-        let (state, created, changed) =
-            (claim.state.as_str(), created_at.millis(), changed_at.millis());
-        let payment = claim.payment.as_ref().map_or(String::new(), |id| format!(", paid by {id}"));
-        format!(
-            "{user} has {quantity}, {state}{payment}, in version {version}, granted at {created}, \
-             changed at {changed}"
-        )
-    };
-    format!("claim {}: the records say {}; Redis said {}", redis.id, said(records), said(redis))
 }

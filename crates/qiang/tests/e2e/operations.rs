@@ -13,7 +13,12 @@ async fn the_server_says_that_it_lives_and_works() {
     let alive = stranger.ask(Method::GET, "/healthz", &[], "").await;
     assert_eq!((alive.status, alive.text.as_str()), (200, "ok\n"));
     let ready = stranger.ask(Method::GET, "/readyz", &[], "").await.ok(200);
-    assert_eq!(ready, json!({ "ready": true, "engine": null, "database": null }));
+    let all = json!({ "ready": true, "serving": "all", "engine": null, "database": null });
+    assert_eq!(ready, all);
+    let some = stranger.ask(Method::GET, "/readyz?serving=some", &[], "").await.ok(200);
+    assert_eq!(some, all);
+    let what = stranger.ask(Method::GET, "/readyz?serving=none", &[], "").await;
+    what.problem(422, "invalid_field");
 }
 
 #[tokio::test]

@@ -74,7 +74,7 @@ async fn p16_what_a_failover_lost_is_said_and_put_right() {
         let scout = format!("scout-{place}");
         eventually("the sale goes on, or was repaired", async || {
             let told = Person::buyer(door, &scout).claim(sale, &scout).await;
-            if Person::admin(door).get("/readyz").await.body["engine"].is_string() {
+            if Person::admin(door).get("/readyz").await.body["engine_problem"] == "lost" {
                 lost = true;
                 let ended = shop.audit(&["--repair"]);
                 assert_eq!(ended.code, Some(0), "{}", ended.stderr);

@@ -10,6 +10,7 @@ mod bad_network;
 mod buckets;
 mod database_down;
 mod failover;
+mod readiness;
 mod redis_killed;
 mod redis_lost;
 mod refused_starts;

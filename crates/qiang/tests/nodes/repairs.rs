@@ -182,3 +182,32 @@ async fn shrink(shop: &Shop, sale: &str, total: i64) {
     }
     database.close().await;
 }
+
+/// The database is gone, and Redis is not: a new one is filled from there, once somebody said so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_database_adopts_the_sales_in_redis() {
+    let Some((redis, shop)) = shop().await else { return };
+    let node = shop.start("api,worker");
+    let door = [node.address];
+    let first = crowd::sale(door[0], 100, json!({})).await;
+    recorded(door[0]).await;
+    // After a repair partitions have epochs of their own.
+    redis.flush().expect("it runs");
+    assert_eq!(shop.audit(&["--repair"]).code, Some(0));
+    let sales = std::slice::from_ref(&first);
+    let tales = Crowd::rush(&door, sales, 0..40, Asking::UntilAnswered).end().await;
+    drop(node);
+
+    let anew = shop.on_new_database(Dialect::Postgres).await;
+    let adopt = || crate::shop::run(&mut anew.command(&["migrate", "--adopt-redis"]));
+    let refused = anew.audit(&[]);
+    assert!(refused.stderr.contains("sales of another database"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("--adopt-redis"), "{}", refused.stderr);
+    assert_eq!(adopt().code, Some(0));
+    let again = adopt();
+    assert!(again.code == Some(1) && again.stderr.contains("knows already"), "{}", again.stderr);
+    let node = anew.start("api,worker");
+    recorded(node.address).await;
+    check(&[node.address], &first, 100, "ordered", &tales).await;
+    anew.audit_ok();
+}

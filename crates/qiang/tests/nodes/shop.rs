@@ -76,6 +76,13 @@ impl Shop {
         Some(Self { _scratch: Some(scratch), ..shop })
     }
 
+    /// The same engine with a fresh database.
+    pub(crate) async fn on_new_database(&self, dialect: Dialect) -> Self {
+        let scratch = Scratch::new(dialect).await;
+        let shop = Self::new("", scratch.url());
+        Self { engine: self.engine.clone(), _scratch: Some(scratch), ..shop }
+    }
+
     /// The same, with an engine that answers when so many replicas have it.
     pub(crate) fn waiting_for_replicas(self, replicas: u16) -> Self {
         self.with_engine_setting("wait", &replicas.to_string())

@@ -43,6 +43,11 @@ impl Failure {
         Self { may_have_happened, kind: Kind::Passing, what, source }
     }
 
+    /// Nothing was heard for too long.
+    pub(in crate::redis) fn silent() -> Self {
+        Self::passing("Redis did not answer in time", None, true)
+    }
+
     /// No connection, so nothing was sent.
     pub(super) fn unreachable(error: RedisError) -> Self {
         let kind = match error.kind() {
