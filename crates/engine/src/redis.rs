@@ -21,6 +21,7 @@ mod pack;
 mod probe;
 mod restore;
 mod sold_out;
+mod tags;
 mod url;
 mod wire;
 
@@ -37,10 +38,11 @@ use redis::{Cmd, Pipeline, Script, Value, cmd};
 use tokio::sync::Notify;
 
 pub use self::buckets::{Spread, is_in_its_bucket};
-pub use self::link::Failure;
+pub use self::link::{Failure, TlsError};
 pub use self::pack::Unpackable;
 pub use self::probe::{Prober, Problem, Trouble};
 pub use self::restore::{Goes, PartitionState, PoolRecord, Restore, RestoreError};
+pub use self::tags::hash_tag;
 pub use self::url::{BadUrl, Place};
 
 use self::cell::{Cell, CellId, Keys, PartitionKeys};
@@ -149,6 +151,9 @@ pub enum OpenError {
         /// Why.
         source: Failure,
     },
+    /// The files for TLS cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// It throws keys away when memory is short.
     #[error(
         "{place} has maxmemory-policy {policy}: it would throw away stock and claims when memory \
@@ -159,6 +164,18 @@ pub enum OpenError {
         place: Place,
         /// Its policy.
         policy: String,
+    },
+    /// A master that is cut off would go on selling.
+    #[error(
+        "{place} is looked after by Sentinel, and {why}: a master that is cut off would go on \
+         selling while another one takes over. Write ?wait=1 behind the URL, or set \
+         min-replicas-to-write 1 on all of its servers"
+    )]
+    CutOff {
+        /// Which Redis.
+        place: Place,
+        /// Why nothing keeps it from that.
+        why: &'static str,
     },
     /// It was filled by an older qiang.
     #[error(
@@ -234,7 +251,7 @@ impl Engine {
         let lost = Arc::<Notify>::default();
         let era = |partition| RwLock::new(Arc::new(Era::unset(partition, Arc::clone(&lost))));
         let shared = Arc::new(Shared {
-            link: Link::new(options.place),
+            link: Link::new(options.place)?,
             queue: options.queue,
             time: options.time,
             node: options.node,
@@ -267,6 +284,7 @@ impl Engine {
             }
             Err(failure) => return Err(unusable(failure)),
         }
+        shared.check_cut_off(&place).await?;
         shared.check_layout(&place).await?;
         shared.load_all_scripts().await.map_err(unusable)?;
         Ok(Self { shared })
@@ -583,6 +601,28 @@ impl Shared {
         let place = self.link.place();
         let new = || Arc::new(Cell::new(id, id.partition(place.partitions), &place.prefix));
         Arc::clone(cells.entry(id).or_insert_with(new))
+    }
+
+    /// Fails when a master that Sentinel replaced could go on selling.
+    async fn check_cut_off(&self, place: &Place) -> Result<(), OpenError> {
+        if !place.is_of_sentinel() || place.wait > 0 {
+            return Ok(());
+        }
+        let asked = cmd("CONFIG").arg("GET").arg("min-replicas-to-write").to_owned();
+        let why = match self.link.ask(0, &asked).await {
+            Ok(answer) => {
+                let found: Vec<String> = redis::from_redis_value(answer).unwrap_or_default();
+                if found.get(1).is_some_and(|number| number != "0") {
+                    return Ok(());
+                }
+                "neither wait nor min-replicas-to-write is set"
+            }
+            Err(failure) if failure.kind == Kind::Lasting => {
+                "min-replicas-to-write cannot be looked at"
+            }
+            Err(source) => return Err(OpenError::Link { place: place.clone(), source }),
+        };
+        Err(OpenError::CutOff { place: place.clone(), why })
     }
 
     /// The terms of a pool, if it exists.

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use qiang_core::PoolId;
 use tokio::sync::oneshot;
 
-use super::link::tag;
 use super::sold_out::Memory;
+use super::tags::hash_tag;
 use super::wire::{Ask, Said};
 use crate::Error;
 
@@ -162,7 +162,7 @@ impl Keys {
     fn new(prefix: &str, partition: u16, id: CellId) -> Self {
         let shared = PartitionKeys::new(prefix, partition);
         let own = |what: &str| {
-            format!("{prefix}:{{{}}}:{what}:{}/{}", tag(partition), id.pool, id.bucket)
+            format!("{prefix}:{{{}}}:{what}:{}/{}", hash_tag(partition), id.pool, id.bucket)
         };
         Self([
             shared.meta,
@@ -208,11 +208,11 @@ pub(super) struct PartitionKeys {
 impl PartitionKeys {
     /// Which call of a node was the last to change something in a partition.
     pub(super) fn node(prefix: &str, partition: u16, node: u64) -> String {
-        format!("{prefix}:{{{}}}:node:{node:x}", tag(partition))
+        format!("{prefix}:{{{}}}:node:{node:x}", hash_tag(partition))
     }
 
     pub(super) fn new(prefix: &str, partition: u16) -> Self {
-        let key = |what: &str| format!("{prefix}:{{{}}}:{what}", tag(partition));
+        let key = |what: &str| format!("{prefix}:{{{}}}:{what}", hash_tag(partition));
         Self { meta: key("meta"), log: key("log"), pools: key("pools"), dues: key("dues") }
     }
 }

@@ -7,23 +7,26 @@
 mod connections;
 mod failure;
 mod owners;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::{Arg, Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
 
 pub use self::failure::Failure;
 pub(super) use self::failure::Kind;
+pub(super) use self::tls::Tls;
+pub use self::tls::TlsError;
 
-use self::connections::Connections;
+use self::connections::{Connections, RESPONSE_TIMEOUT};
 use self::owners::Owners;
-use super::url::{Node, Place};
+use super::url::{Node, Place, Shape};
 
 /// Steps from server to server until one has the slot.
 const MAX_REDIRECTS: usize = 4;
-const SLOTS: u16 = 16_384;
 
 /// All servers of one [`Place`].
 #[derive(Debug)]
@@ -42,9 +45,25 @@ struct Way {
 }
 
 impl Link {
-    pub(super) fn new(place: Place) -> Self {
-        let connections = Arc::new(Connections::new(place.clone()));
-        Self { connections, owners: Arc::new(Owners::new(&place)), place }
+    pub(super) fn new(place: Place) -> Result<Self, TlsError> {
+        let wait = Duration::from_millis(u64::from(place.wait_ms));
+        let tls = place.tls.as_ref().map(Tls::load).transpose()?;
+        let sentinels = matches!(place.shape, Shape::Sentinel(_)).then(|| {
+            Connections::new(connections::Way {
+                login: place.sentinel_login.clone(),
+                database: 0,
+                tls: tls.clone(),
+                patience: RESPONSE_TIMEOUT,
+            })
+        });
+        let connections = Connections::new(connections::Way {
+            login: place.login.clone(),
+            database: place.database,
+            tls,
+            patience: RESPONSE_TIMEOUT + wait,
+        });
+        let owners = Arc::new(Owners::new(&place, sentinels));
+        Ok(Self { connections: Arc::new(connections), owners, place })
     }
 
     pub(super) fn place(&self) -> &Place {
@@ -68,10 +87,20 @@ impl Link {
         let owners = self.owners.all(&self.connections).await?;
         let node = owners[usize::from(partition)].clone();
         let answers = self.send(&node, pipe).await?;
+        if self.place.wait > 0 && self.waited_in_vain(pipe, &answers) {
+            // A master without its replicas may have been cut off and replaced.
+            self.owners.are_stale(&self.connections);
+        }
         if !answers.iter().any(|answer| matches!(answer, Value::ServerError(_))) {
             return Ok(answers);
         }
         self.follow(partition, pipe, answers, Way { node, asking: false }).await
+    }
+
+    fn waited_in_vain(&self, pipe: &Pipeline, answers: &[Value]) -> bool {
+        let too_few =
+            |have: &Value| matches!(have, Value::Int(have) if *have < self.place.wait.into());
+        pipe.cmd_iter().zip(answers).any(|(cmd, answer)| is_wait(cmd) && too_few(answer))
     }
 
     /// Asks those questions again, elsewhere, to which the answer was that somebody else has the
@@ -285,28 +314,13 @@ fn is_wait(cmd: &Cmd) -> bool {
 
 /// A server that does not know its own name has the one it was asked under.
 fn host_of(host: &str, asked: &Node) -> String {
-    if host.is_empty() { asked.host.clone() } else { host.to_owned() }
+    if matches!(host, "" | "?") { asked.host.clone() } else { host.to_owned() }
 }
 
 /// The server that `asked` sends on to, from `host:port`.
 fn address_of(address: &str, asked: &Node) -> Option<Node> {
     let (host, port) = address.rsplit_once(':')?;
     Some(Node { host: host_of(host, asked), port: port.parse().ok()? })
-}
-
-/// The hash tag of a partition: whatever holds it lies in one slot.
-pub(super) fn tag(partition: u16) -> String {
-    format!("p{partition}")
-}
-
-/// The slot of a hash tag: CRC-16 (XMODEM) of it.
-fn slot(tag: &[u8]) -> u16 {
-    let crc = tag.iter().fold(0_u16, |crc, byte| {
-        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
-            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
-        })
-    });
-    crc % SLOTS
 }
 
 #[cfg(test)]
@@ -321,12 +335,5 @@ mod tests {
         assert_eq!(address_of("::1:6381", &asked), Some(node("::1", 6381)));
         assert_eq!(address_of(":6381", &asked), Some(node("one", 6381)));
         assert_eq!(address_of("nonsense", &asked), None);
-    }
-
-    #[test]
-    fn slots_are_those_of_redis() {
-        // The examples of its cluster specification, and of `CLUSTER KEYSLOT`.
-        assert_eq!(super::slot(b"123456789"), 0x31C3);
-        assert_eq!(super::slot(b"foo"), 12182);
     }
 }

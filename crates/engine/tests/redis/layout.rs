@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use qiang_engine::redis::{Engine, OpenError, Options, Place, Time};
+use qiang_engine::redis::{Engine, OpenError, Options, Place, Time, hash_tag};
 use qiang_testkit::servers::redis::{Durability, own};
 
 use crate::fixture::{node, prefix};
@@ -38,7 +38,9 @@ async fn a_redis_filled_by_a_newer_version_is_refused() {
     let Some(server) = own(Durability::None) else { return };
     let prefix = prefix();
     node(&server.url(), &prefix).await;
-    let meta = server.command(&["KEYS", &format!("{prefix}:{{p0*}}:meta")]).expect("it answers");
+    let meta = server
+        .command(&["KEYS", &format!("{prefix}:{{{}}}:meta", hash_tag(0))])
+        .expect("it answers");
     let meta = meta.list()[0].text();
     server.command(&["HSET", &meta, "format", "99"]).expect("it answers");
     let url = format!("{}?prefix={prefix}&partitions=4", server.url());

@@ -1,5 +1,6 @@
 //! The engine on Redis, Redis Cluster and Valkey: real servers, started by `cargo xtask test`.
 
+mod acl;
 mod batches;
 mod buckets;
 mod contract;
@@ -18,9 +19,11 @@ mod reconnecting;
 mod repairs;
 mod replicas;
 mod restore;
+mod sentinel;
 mod servers;
 mod sick_master;
 mod sold_out;
+mod tls;
 mod torn;
 mod transfers;
 mod trimming;

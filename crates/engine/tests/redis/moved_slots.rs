@@ -13,7 +13,7 @@ use crate::fixture::{granted, node, open, orders, pool, prefix, wish};
 use crate::kills::{audit, load, sells};
 
 /// A slot on its way to the next master, as `redis-cli --cluster reshard` moves it.
-struct Move<'a> {
+pub(crate) struct Move<'a> {
     cluster: &'a Cluster,
     source: &'a Redis,
     target: &'a Redis,
@@ -22,7 +22,7 @@ struct Move<'a> {
 
 impl<'a> Move<'a> {
     /// The scripts are unknown there.
-    fn begin(cluster: &'a Cluster, slot: u16) -> Result<Self> {
+    pub(crate) fn begin(cluster: &'a Cluster, slot: u16) -> Result<Self> {
         let from = cluster.master_of(slot)?;
         let to = (from + 1) % MASTERS;
         let (source, target) = (&cluster.nodes()[from], &cluster.nodes()[to]);
@@ -34,19 +34,19 @@ impl<'a> Move<'a> {
     }
 
     /// Keys that have not been moved.
-    fn rest(&self) -> Result<Vec<String>> {
+    pub(crate) fn rest(&self) -> Result<Vec<String>> {
         let keys = self.source.command(&["CLUSTER", "GETKEYSINSLOT", &self.slot, "100"])?;
         Ok(keys.list().iter().map(|key| key.text()).collect())
     }
 
-    fn take(&self, keys: &[String]) -> Result<()> {
+    pub(crate) fn take(&self, keys: &[String]) -> Result<()> {
         let port = self.target.port().to_string();
         let mut migrate = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
         migrate.extend(keys.iter().map(String::as_str));
         self.source.command(&migrate).map(drop)
     }
 
-    fn end(self) -> Result<()> {
+    pub(crate) fn end(self) -> Result<()> {
         let target = id(self.target)?;
         for node in [self.target, self.source].into_iter().chain(self.cluster.nodes()) {
             node.command(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &target]).context("told")?;

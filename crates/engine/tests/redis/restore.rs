@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use qiang_core::{Command, Outcome, Reply, Timestamp};
-use qiang_engine::redis::Engine;
+use qiang_engine::redis::{Engine, hash_tag};
 use qiang_testkit::contract::{Subject as _, money};
 use qiang_testkit::servers::shared;
 use qiang_testkit::{Generator, Oracle, each_seed};
@@ -130,7 +130,7 @@ async fn the_claims_of_other_buckets_are_salvaged_without_the_first() {
     }
     let whole = engine.salvage(id).await.expect("it can be read").expect("it is there");
     let head = engine.partitions_of(id, 4)[0];
-    crate::servers::forget(&url, &format!("{prefix}:{{p{head}}}:*"));
+    crate::servers::forget(&url, &format!("{prefix}:{{{}}}:*", hash_tag(head)));
     let rest = engine.salvage(id).await.expect("it can be read").expect("it is there");
     let others = |claim: &&qiang_core::Claim| !(claim.id.number - 1).is_multiple_of(4);
     let wanted: Vec<_> = whole.claims.iter().filter(others).cloned().collect();

@@ -15,5 +15,7 @@ mod redis_killed;
 mod redis_lost;
 mod refused_starts;
 mod repairs;
+mod sick_master;
+mod tls;
 mod together;
 mod workers;

@@ -84,8 +84,13 @@ impl Shop {
     }
 
     /// The same, with an engine that answers when so many replicas have it.
-    pub(crate) fn waiting_for_replicas(mut self, replicas: u16) -> Self {
-        self.engine.push_str(&format!("&wait={replicas}"));
+    pub(crate) fn waiting_for_replicas(self, replicas: u16) -> Self {
+        self.with_engine_setting("wait", &replicas.to_string())
+    }
+
+    /// The same, with one more setting in the URL of its engine.
+    pub(crate) fn with_engine_setting(mut self, name: &str, value: &str) -> Self {
+        self.engine.push_str(&format!("&{name}={value}"));
         self
     }
 

@@ -6,19 +6,20 @@
 //! a server that hangs must not hold up whoever asks all servers.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
+use std::{fmt, io};
 
 use redis::aio::MultiplexedConnection;
-use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo as _, Pipeline,
-    RedisConnectionInfo, Value,
-};
+use redis::{AsyncConnectionConfig, Pipeline, RedisConnectionInfo, RedisError, Value};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::Failure;
-use crate::redis::url::{Node, Place};
+use super::tls::Tls;
+use crate::redis::url::{Login, Node};
 
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longer than any script of ours takes; a server that needs more is as good as gone.
@@ -29,8 +30,23 @@ const SICK_PATIENCE: Duration = Duration::from_millis(100);
 /// The connections to all servers.
 #[derive(Debug)]
 pub(super) struct Connections {
-    place: Place,
+    way: Arc<Way>,
     seats: RwLock<HashMap<Node, Arc<Seat>>>,
+}
+
+/// How each server is connected to.
+pub(super) struct Way {
+    pub(super) login: Login,
+    pub(super) database: i64,
+    pub(super) tls: Option<Tls>,
+    /// How long an answer may take.
+    pub(super) patience: Duration,
+}
+
+impl fmt::Debug for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Way").field("tls", &self.tls).finish_non_exhaustive()
+    }
 }
 
 /// Where the connection to one server is kept.
@@ -58,8 +74,8 @@ impl Seat {
 }
 
 impl Connections {
-    pub(super) fn new(place: Place) -> Self {
-        Self { place, seats: RwLock::default() }
+    pub(super) fn new(way: Way) -> Self {
+        Self { way: Arc::new(way), seats: RwLock::default() }
     }
 
     /// Asks one server; an answer may be an error of the server.
@@ -137,11 +153,11 @@ impl Connections {
         seat: Arc<Seat>,
     ) -> watch::Receiver<Option<Result<Numbered, Failure>>> {
         let (to, made) = watch::channel(None);
-        let (place, node) = (self.place.clone(), node.clone());
+        let (way, node) = (Arc::clone(&self.way), node.clone());
         tokio::spawn(async move {
             let ending = Ending(seat);
             static NEXT: AtomicU64 = AtomicU64::new(1);
-            let connected = connect(&place, &node).await;
+            let connected = way.connect(&node).await;
             let connected = connected.map(|new| (NEXT.fetch_add(1, Ordering::Relaxed), new));
             let mut state = ending.0.state();
             state.is_sick = connected.is_err();
@@ -163,21 +179,57 @@ impl Drop for Ending {
     }
 }
 
-async fn connect(place: &Place, node: &Node) -> Result<MultiplexedConnection, Failure> {
-    let mut login = RedisConnectionInfo::default().set_db(place.database);
-    if let Some(user) = &place.user {
-        login = login.set_username(user);
+impl Way {
+    async fn connect(&self, node: &Node) -> Result<MultiplexedConnection, Failure> {
+        let shaking_hands = AtomicBool::new(false);
+        let greeting = self.greet(node, &shaking_hands);
+        let connected = tokio::time::timeout(CONNECT_TIMEOUT, greeting).await;
+        connected.unwrap_or_else(|_| {
+            let late = io::Error::from(io::ErrorKind::TimedOut);
+            let in_handshake = shaking_hands.load(Ordering::Relaxed);
+            Err(if in_handshake {
+                Failure::handshake(late)
+            } else {
+                Failure::unreachable(late.into())
+            })
+        })
     }
-    if let Some(password) = &place.password {
-        login = login.set_password(password);
+
+    async fn greet(
+        &self,
+        node: &Node,
+        shaking_hands: &AtomicBool,
+    ) -> Result<MultiplexedConnection, Failure> {
+        let unreachable = |error: io::Error| Failure::unreachable(error.into());
+        let stream = TcpStream::connect((&*node.host, node.port)).await.map_err(unreachable)?;
+        stream.set_nodelay(true).map_err(unreachable)?;
+        match &self.tls {
+            None => self.log_in(stream).await.map_err(Failure::plain),
+            Some(tls) => {
+                shaking_hands.store(true, Ordering::Relaxed);
+                let stream = tls.greet(node, stream).await.map_err(Failure::handshake)?;
+                shaking_hands.store(false, Ordering::Relaxed);
+                self.log_in(stream).await.map_err(Failure::sealed)
+            }
+        }
     }
-    let address = ConnectionAddr::Tcp(node.host.clone(), node.port);
-    let unusable = |error| Failure::unreachable(error);
-    let info = address.into_connection_info().map_err(unusable)?.set_redis_settings(login);
-    let client = Client::open(info).map_err(unusable)?;
-    let wait = Duration::from_millis(u64::from(place.wait_ms));
-    let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(CONNECT_TIMEOUT))
-        .set_response_timeout(Some(RESPONSE_TIMEOUT + wait));
-    client.get_multiplexed_async_connection_with_config(&config).await.map_err(unusable)
+
+    async fn log_in<S>(&self, stream: S) -> Result<MultiplexedConnection, RedisError>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let mut info = RedisConnectionInfo::default().set_db(self.database);
+        if let Some(user) = &self.login.user {
+            info = info.set_username(user);
+        }
+        if let Some(password) = &self.login.password {
+            info = info.set_password(password);
+        }
+        let config = AsyncConnectionConfig::new().set_response_timeout(Some(self.patience));
+        let (connection, driver) =
+            MultiplexedConnection::new_with_config(&info, stream, config).await?;
+        // It ends with the last handle to the connection.
+        tokio::spawn(driver);
+        Ok(connection)
+    }
 }

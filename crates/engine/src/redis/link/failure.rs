@@ -1,6 +1,11 @@
 //! What can go wrong with a question, told by one thing first: whether it may have happened.
 
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
+
 use redis::{ErrorKind, RedisError, ServerErrorKind};
+use tokio_rustls::rustls::{self, CertificateError};
 
 /// What went wrong, and whether it may have happened all the same.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -56,6 +61,58 @@ impl Failure {
         Self { may_have_happened: false, kind, what, source: Some(error) }
     }
 
+    /// A login without TLS came to nothing. A port that speaks TLS hangs up, or sends an alert.
+    pub(super) fn plain(error: RedisError) -> Self {
+        let hung_up = error.is_connection_dropped() || error.kind() == ErrorKind::Parse;
+        let mut failure = Self::unreachable(error);
+        if hung_up && failure.kind == Kind::Passing {
+            failure.what = "Redis hung up before it said anything; if it speaks TLS there, write \
+                            rediss:// in place of redis://";
+        }
+        failure
+    }
+
+    /// A login behind TLS came to nothing. Who is not let in may be told after the handshake.
+    pub(super) fn sealed(error: RedisError) -> Self {
+        let alert = error
+            .source()
+            .and_then(|source| source.downcast_ref::<Arc<dyn Error + Send + Sync>>())
+            .and_then(|shared| shared.downcast_ref::<io::Error>())
+            .and_then(tls_error)
+            .filter(|error| matches!(error, rustls::Error::AlertReceived(_)));
+        match alert {
+            Some(alert) => Self::handshake(io::Error::other(alert.clone())),
+            None => Self::unreachable(error),
+        }
+    }
+
+    /// No handshake.
+    pub(super) fn handshake(error: io::Error) -> Self {
+        let (kind, what) = match tls_error(&error) {
+            Some(rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => (
+                Kind::Lasting,
+                "the certificate that Redis shows is for another name; the URL, and the addresses \
+                 that a cluster announces, must have a name that is in it",
+            ),
+            Some(rustls::Error::InvalidCertificate(_)) => (
+                Kind::Lasting,
+                "the certificate that Redis shows is not trusted; name the CA it is from with `ca` \
+                 in the URL",
+            ),
+            Some(rustls::Error::AlertReceived(_)) => {
+                (Kind::Lasting, "Redis ended the TLS handshake; it may want `cert` and `key`")
+            }
+            _ => (
+                Kind::Passing,
+                "no TLS handshake with Redis; if it does not speak TLS at that port, write \
+                 redis:// in place of rediss://",
+            ),
+        };
+        Self { may_have_happened: false, kind, what, source: Some(error.into()) }
+    }
+
     /// The server said no.
     pub(super) fn refused(error: RedisError) -> Self {
         use ServerErrorKind as E;
@@ -94,6 +151,11 @@ impl Failure {
                 E::ClusterDown | E::MasterDown | E::ReadOnly | E::BusyLoading | E::Moved | E::Ask
             )
         );
-        said || error.code() == Some("UNBLOCKED")
+        // A master that lost its replicas may have been cut off.
+        said || matches!(error.code(), Some("UNBLOCKED" | "NOREPLICAS"))
     }
+}
+
+fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
 }
