@@ -21,11 +21,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use qiang_core::{
-    Cents, ClaimRequest, Flow, LimitBy, Outcome, PoolId, Reclaim, Refusal, RequestId, Supply,
-    Terms, Timestamp, UserId,
+    Cents, ClaimId, ClaimRequest, Flow, LimitBy, Outcome, PayRequest, PaymentId, PoolId, Reclaim,
+    Refusal, RequestId, Supply, Terms, Timestamp, UserId,
 };
 use qiang_engine::Stopwatch;
-use qiang_engine::redis::{Engine, Options, Place, Time, hash_tag};
+use qiang_engine::redis::{Engine, Goes, Options, Place, Time, hash_tag};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, cmd};
 
@@ -116,6 +116,7 @@ async fn run() -> Result<()> {
             bench.claims(callers).await?;
         }
         bench.sold_out(512).await?;
+        bench.life(512).await?;
     }
     Ok(())
 }
@@ -256,7 +257,7 @@ impl Bench {
         let (mut logged, mut after) = (0, 0);
         loop {
             let (events, through) = engine.read_log(partition, after, 10_000).await?;
-            if events.is_empty() {
+            if through == after {
                 break;
             }
             logged += events.len() as u64;
@@ -323,6 +324,76 @@ impl Bench {
             count * engines.len() as u64,
         );
         Ok(())
+    }
+
+    /// What a claim takes in memory while it is held, ordered and paid, and after it was put back.
+    async fn life(&self, callers: usize) -> Result<()> {
+        if !self.wants(&[self.server, "life"]) {
+            return Ok(());
+        }
+        let count = self.count() / 4;
+        let engine = self.open().await?;
+        let flow = Flow::Hold { hold_ms: PAY_MS, pay_ms: PAY_MS };
+        let pool = sale(&engine, 1, u32::try_from(count)?, flow).await?;
+        let partition = engine.partitions_of(pool, 1)[0];
+        let before = self.memory().await?;
+        let bytes = async || -> Result<f64> {
+            engine.trim(partition, engine.known(partition)).await?;
+            Ok((self.memory().await? - before) / count as f64)
+        };
+        let order = move |user| -> Result<ClaimId> {
+            Ok(ClaimId { pool, number: u32::try_from(user + 1)? })
+        };
+        let asked = engine.clone();
+        let claimed = self.crowd(callers, count, move |_, user| {
+            let engine = asked.clone();
+            async move {
+                let wish = ClaimRequest {
+                    user: UserId::new(&format!("u{user:07}"))?,
+                    ..wish(pool, user, false)?
+                };
+                engine.claim(wish).await?;
+                Ok(())
+            }
+        });
+        claimed.await?;
+        let held = bytes().await?;
+        let asked = engine.clone();
+        let ordered = self.crowd(callers, count, move |_, user| {
+            let engine = asked.clone();
+            async move {
+                engine.order(order(user)?, None).await?;
+                Ok(())
+            }
+        });
+        ordered.await?;
+        let ordered = bytes().await?;
+        let asked = engine.clone();
+        let paid = self.crowd(callers, count, move |_, user| {
+            let engine = asked.clone();
+            async move {
+                let payment = PaymentId::new(&format!("p{user:07}"))?;
+                let pay = PayRequest { order: order(user)?, payment, amount: Cents::new(100) };
+                engine.pay(pay).await?;
+                Ok(())
+            }
+        });
+        paid.await?;
+        let paid = bytes().await?;
+        let view = engine.pool(pool).await?.context("the pool is there")?;
+        ensure!(u64::from(view.tally.paid) == count, "{count} were paid, but {view:?}");
+        let record = engine.salvage(pool).await?.context("the pool is there")?;
+        let restore = engine.restore_as(1);
+        restore.suspend(partition).await?;
+        restore.pool(&record).await?;
+        restore.resume(partition, "bench", Goes::OnWithItsLog).await?;
+        let put_back = bytes().await?;
+        println!(
+            "appendfsync {:<7} bytes for a claim, ids of 8 bytes: held {held:.0}, ordered {ordered:.0}, \
+             paid {paid:.0}, paid and put back by a repair {put_back:.0}",
+            self.server
+        );
+        self.ask::<()>(cmd("FLUSHALL").arg("SYNC")).await
     }
 
     fn report(&self, contender: Contender, callers: usize, rounds: &[Round], peer: Option<f64>) {
