@@ -73,6 +73,10 @@ pub struct RefundView {
     pub payment_id: String,
     /// How much.
     pub amount_cents: i64,
+    /// The order of another sale that a payment of the same id has paid, where that is known: look
+    /// whether it is the same money before you send it back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paid_order_id: Option<String>,
     /// `late`, `already_paid`, `amount_mismatch` or `claim_lost`.
     #[schema(example = "late")]
     pub reason: &'static str,
@@ -120,6 +124,7 @@ impl RefundView {
             order_id: refund.order.to_string(),
             payment_id: refund.payment.to_string(),
             amount_cents: refund.amount.get(),
+            paid_order_id: None,
             reason: RefundReason::as_str(refund.reason),
             status: status.as_str(),
             due_at: refund.at,
@@ -127,8 +132,18 @@ impl RefundView {
         }
     }
 
-    fn of_record(record: &RefundRecord) -> Self {
-        Self::of(&record.refund, record.settled_at)
+    /// As recorded, with the orders of other sales that the same payments have paid.
+    async fn of_records(app: &App, records: &[RefundRecord]) -> Result<Vec<Self>, Problem> {
+        let payments: Vec<_> = records.iter().map(|record| &record.refund.payment).collect();
+        let orders = app.store.orders_paid_by(&payments).await?;
+        let view = |record: &RefundRecord| {
+            let refund = &record.refund;
+            let elsewhere = orders.get(&refund.payment);
+            let elsewhere = elsewhere.filter(|order| order.pool != refund.order.pool);
+            let paid_order_id = elsewhere.map(ToString::to_string);
+            Self { paid_order_id, ..Self::of(refund, record.settled_at) }
+        };
+        Ok(records.iter().map(view).collect())
     }
 }
 
@@ -207,7 +222,7 @@ pub async fn list_refunds(
     let records = app.store.refunds(status, after.as_ref(), limit).await?;
     let full = records.len() == limit as usize;
     let next_after = records.last().filter(|_| full).map(|last| write_cursor(&last.cursor()));
-    let refunds = records.iter().map(RefundView::of_record).collect();
+    let refunds = RefundView::of_records(&app, &records).await?;
     Ok(axum::Json(RefundPage { refunds, next_after }))
 }
 
@@ -227,7 +242,8 @@ pub async fn settle_refund(
     match app.store.settle_refund(sale, &payment, app.now()).await? {
         SettleOutcome::Settled | SettleOutcome::AlreadySettled { .. } => {
             let record = app.store.refund(sale, &payment).await?.ok_or_else(none)?;
-            Ok(axum::Json(RefundView::of_record(&record)))
+            let view = RefundView::of_records(&app, &[record]).await?.pop();
+            Ok(axum::Json(view.ok_or_else(none)?))
         }
         SettleOutcome::NoSuchRefund => Err(none()),
     }

@@ -137,17 +137,23 @@ async fn owners(
     tx: &mut Transaction,
     payments: &[&Payment],
 ) -> Result<HashMap<PaymentId, ClaimId>> {
-    let ids: Vec<Value<'_>> = payments.iter().map(|paid| paid.payment.as_str().into()).collect();
+    let (select, ids) = select_owners(payments.iter().map(|paid| &paid.payment));
+    let rows = tx.fetch_all(&select, &ids).await.when(DOING)?;
+    rows.iter().map(read_owner).collect()
+}
+
+fn select_owners<'a>(payments: impl Iterator<Item = &'a PaymentId>) -> (Statement, Vec<Value<'a>>) {
+    let ids: Vec<Value<'_>> = payments.map(|payment| payment.as_str().into()).collect();
     let places = vec!["?"; ids.len()].join(", ");
     let select = format!(
         "SELECT payment_id, sale_id, number FROM payment_ids WHERE payment_id IN ({places})"
     );
-    let rows = tx.fetch_all(&Statement::built(select), &ids).await.when(DOING)?;
-    let read = |row: &Row| {
-        let mut fields = Fields::new(row, "payment_ids", 1);
-        Ok((fields.id(PaymentId::new)?, fields.claim_id()?))
-    };
-    rows.iter().map(read).collect()
+    (Statement::built(select), ids)
+}
+
+fn read_owner(row: &Row) -> Result<(PaymentId, ClaimId)> {
+    let mut fields = Fields::new(row, "payment_ids", 1);
+    Ok((fields.id(PaymentId::new)?, fields.claim_id()?))
 }
 
 /// Puts all orders that one payment paid in their order: the first has it, the others are marked.
@@ -282,6 +288,22 @@ impl Store {
         let ended = patiently!(self.database.execute(end, &values).await);
         ended.when("ending a review")?;
         self.review(order).await
+    }
+
+    /// The orders that these payments have paid, over all sales; those that paid none are left out.
+    pub async fn orders_paid_by(
+        &self,
+        payments: &[&PaymentId],
+    ) -> Result<HashMap<PaymentId, ClaimId>> {
+        let mut orders = HashMap::with_capacity(payments.len());
+        for payments in payments.chunks(AT_ONCE) {
+            let (select, ids) = select_owners(payments.iter().copied());
+            let rows = self.database.fetch_all(&select, &ids).await;
+            for row in &rows.when("looking for payment ids")? {
+                orders.extend([read_owner(row)?]);
+            }
+        }
+        Ok(orders)
     }
 
     /// Payments of orders whose id no order has, at most `max`: rows that nothing of this version

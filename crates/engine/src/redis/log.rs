@@ -8,6 +8,7 @@ use qiang_core::{Claim, Event, PoolId, PoolState, Refund};
 use redis::{Pipeline, Value, cmd, from_redis_value};
 
 use super::cell::{Cell, CellId, Keys, PartitionKeys};
+use super::wire::Kept;
 use super::{
     Engine, FORMAT, Failure, OpenError, PartitionState, Place, Shared, TRIM, nonsense, wire,
 };
@@ -329,14 +330,25 @@ impl Shared {
         blocks.dedup();
         let mut ask = cmd("HMGET");
         ask.arg(cell.keys.get(Keys::CLAIMS)).arg(&blocks);
-        ask.arg(numbers.into_iter().map(wire::field_of).collect::<Vec<_>>());
+        ask.arg(numbers.iter().copied().map(wire::field_of).collect::<Vec<_>>());
         let read = self.read(cell.partition, &ask).await?;
         let found: Vec<Option<Vec<u8>>> = from_redis_value(read).unwrap_or_default();
         let mut claims = BTreeMap::new();
+        let own = std::iter::repeat_n(None, blocks.len()).chain(numbers.into_iter().map(Some));
         // What lies in a field of its own is newer than what its block says.
-        for packed in found.into_iter().flatten() {
-            let some = wire::read_claims_of(cell.id.pool, &packed).map_err(nonsense)?;
-            claims.extend(some.into_iter().map(|claim| (claim.id.number, claim)));
+        for (number, packed) in own.zip(found) {
+            let Some(packed) = packed else { continue };
+            match wire::read_kept(cell.id.pool, &packed).map_err(nonsense)? {
+                Kept::Claims(some) => {
+                    claims.extend(some.into_iter().map(|claim| (claim.id.number, claim)));
+                }
+                Kept::Change(change) => {
+                    let granted = number.and_then(|number| claims.get_mut(&number));
+                    if let Some(claim) = granted {
+                        *claim = change.of(claim);
+                    }
+                }
+            }
         }
         let asked = |claim: &Claim| (first..=last).contains(&claim.id.number);
         Ok(claims.into_values().filter(asked).collect())

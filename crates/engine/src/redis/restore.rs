@@ -8,7 +8,7 @@ mod part;
 mod put;
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use qiang_core::{
@@ -19,6 +19,7 @@ use redis::{Cmd, Value, cmd, from_redis_value};
 pub use self::put::{Goes, Restore};
 use super::cell::{CellId, Keys, PartitionKeys};
 use super::link::Failure;
+use super::wire::{Change, Kept};
 use super::{Engine, wire};
 
 /// Fields read or written in one command, and commands sent in one go.
@@ -50,6 +51,17 @@ impl PoolRecord {
         let history = self.history.iter().cloned().map(Event::Pool);
         let claims = self.claims.iter().cloned().map(Event::Claim);
         history.chain(claims).chain(self.refunds.iter().cloned().map(Event::Refund))
+    }
+
+    /// Adds what became of claims since they were granted.
+    fn apply(&mut self, changes: Vec<(Option<u32>, Change)>) {
+        let granted: HashMap<u32, usize> =
+            self.claims.iter().enumerate().map(|(place, claim)| (claim.id.number, place)).collect();
+        for (number, change) in changes {
+            if let Some(place) = number.and_then(|number| granted.get(&number)) {
+                self.claims.push(change.of(&self.claims[*place]));
+            }
+        }
     }
 
     /// Of what is there twice, what was decided last. A claim may lie in its block and, newer, in a
@@ -234,16 +246,21 @@ impl Engine {
         let numbers = counted.map_or(u32::MAX, |counted| counted.numbers);
         let is_counted = |claim: &Claim| (claim.id.number - 1) / u32::from(buckets) < numbers;
         let (mut cursor, mut highest) = (0_u64, 0);
+        let mut changes = Vec::new();
         loop {
             let mut scan = cmd("HSCAN");
             scan.arg(cell.keys.get(Keys::CLAIMS)).arg(cursor).arg("COUNT").arg(FIELDS);
             let answer = self.shared.link.ask(cell.partition, &scan).await?;
             let (next, fields): (u64, Vec<Vec<u8>>) = from_redis_value(answer).unwrap_or_default();
-            for packed in fields.iter().skip(1).step_by(2) {
-                let claims = wire::read_claims_of(pool, packed).map_err(nonsense)?;
-                for claim in claims.into_iter().filter(is_counted) {
-                    highest = claim.id.number.max(highest);
-                    record.claims.push(claim);
+            for field in fields.chunks_exact(2) {
+                match wire::read_kept(pool, &field[1]).map_err(nonsense)? {
+                    Kept::Claims(claims) => {
+                        for claim in claims.into_iter().filter(is_counted) {
+                            highest = claim.id.number.max(highest);
+                            record.claims.push(claim);
+                        }
+                    }
+                    Kept::Change(change) => changes.push((wire::number_of(&field[0]), change)),
                 }
             }
             cursor = next;
@@ -251,6 +268,7 @@ impl Engine {
                 break;
             }
         }
+        record.apply(changes);
         // Numbers that were used, but not by a claim that is there.
         if numbers > 0 && numbers < u32::MAX {
             let last = (numbers - 1) * u32::from(buckets) + u32::from(bucket) + 1;

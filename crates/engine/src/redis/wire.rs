@@ -19,11 +19,11 @@ use super::pack::{Packer, Result, Unpackable, Unpacker};
 
 pub(super) use self::bucket::{Gap, Sent, Standing, pack_gaps, read_gaps, read_transfers};
 use self::bucket::{read_sent, read_standing};
-use self::stored::{number_or_none, reason_number, split, state, time, time_or_none};
 pub(super) use self::stored::{
-    pack_change, pack_claim, pack_refund, pack_run, read_change, read_claim, read_claims_of,
-    read_events, read_refund,
+    Change, Kept, pack_change, pack_changed, pack_claim, pack_refund, pack_run, read_change,
+    read_claim, read_events, read_kept, read_refund,
 };
+use self::stored::{number_or_none, reason_number, split, state, time, time_or_none};
 use crate::{Decoder, Encoder, Stopwatch};
 
 /// One command for one cell (a pool, or one of its buckets).
@@ -385,6 +385,11 @@ pub(super) const BLOCK: u32 = 16;
 /// A claim's number where the script keeps something by it.
 pub(super) fn field_of(number: u32) -> Vec<u8> {
     number.to_be_bytes().to_vec()
+}
+
+/// The number in a field.
+pub(super) fn number_of(field: &[u8]) -> Option<u32> {
+    field.try_into().ok().map(u32::from_be_bytes)
 }
 
 /// Claims that are due together, from one number to another.

@@ -254,3 +254,30 @@ async fn the_audit_names_a_payment_of_two_sales_and_is_content() {
     assert!(ended.stdout.starts_with(&line), "{}", ended.stdout);
     assert!(ended.stderr.contains("1 paid orders are left to a person"), "{}", ended.stderr);
 }
+
+#[tokio::test]
+async fn a_refund_names_the_order_that_its_payment_paid_in_another_sale() {
+    let shop = Shop::open().await;
+    let mut orders = Vec::new();
+    for _ in 0..2 {
+        let sale = shop.sale(5, json!({})).await;
+        orders.push(shop.buyer("ann").await.granted(&sale).await);
+    }
+    shop.callback("p", &orders[0], 9_900).await.ok(200);
+    for payment in ["p", "q"] {
+        let told = shop.callback(payment, &orders[1], 1).await.ok(200);
+        assert_eq!(told["refund"]["reason"], "amount_mismatch");
+    }
+    let mut admin = shop.admin().await;
+    let refunds = admin.get("/admin/refunds").await.ok(200);
+    let shown: Vec<_> = refunds["refunds"].as_array().expect("a list").iter().collect();
+    assert_eq!(
+        (&shown[0]["payment_id"], &shown[0]["paid_order_id"]),
+        (&json!("p"), &json!(orders[0]))
+    );
+    assert!(shown[1].get("paid_order_id").is_none(), "{refunds}");
+    assert_eq!(admin.get("/admin/reviews").await.ok(200), json!({ "reviews": [] }));
+    let sale = shown[0]["sale_id"].as_str().expect("an id");
+    let settled = admin.post(&format!("/admin/refunds/{sale}/p/settle"), Value::Null).await.ok(200);
+    assert_eq!(settled["paid_order_id"], json!(orders[0]));
+}

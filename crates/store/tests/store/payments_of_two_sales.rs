@@ -173,6 +173,10 @@ async fn money_owed_back_is_no_conflict(on: Dialect) {
         db.store.upsert(&events).await.expect("written");
     }
     assert_eq!(pending(&db.store).await, []);
+    let (known, unknown) = (payment("p-1"), payment("p-2"));
+    let orders = db.store.orders_paid_by(&[&known, &unknown]).await.expect("readable");
+    assert_eq!(orders.get(&known).map(ToString::to_string).as_deref(), Some("1-1"));
+    assert_eq!(orders.len(), 1);
 }
 
 async fn mending_keeps_the_marks(on: Dialect) {

@@ -203,6 +203,10 @@ impl<'a> Part<'a> {
                         let run = wire::pack_run(&[*claim], self.buckets, &base);
                         fields.push((wire::field_of(number), run));
                     }
+                    (false, true) => {
+                        let changed = wire::pack_changed(claim, replaced_by);
+                        fields.push((wire::field_of(number), changed));
+                    }
                     _ => {
                         fields.push((wire::field_of(number), wire::pack_claim(claim, replaced_by)));
                     }

@@ -40,7 +40,7 @@ local HOLD_EXPIRED, PAY_EXPIRED = 3, 4
 local LATE, ALREADY_PAID, AMOUNT_MISMATCH, LOST_CLAIM = 0, 1, 2, 3
 local OPENED, RESTOCKED, CLOSED, CLEARED = 0, 1, 2, 3
 local DONE, REPLAYED, REFUSED = 0, 1, 2
-local EVENT_CLAIM, EVENT_POOL, EVENT_REFUND, EVENT_RUN, EVENT_MOVE = 1, 2, 3, 4, 5
+local EVENT_CLAIM, EVENT_POOL, EVENT_REFUND, EVENT_RUN, EVENT_MOVE, KEPT_CHANGE = 1, 2, 3, 4, 5, 6
 -- Claims in a block.
 local BLOCK = 16
 
@@ -54,6 +54,9 @@ local C_NUMBER, C_USER, C_REQUEST, C_IDENTITY, C_QUANTITY, C_PRICE, C_PORTION, C
 -- and quantity, packed, in one text.
 local R_FIRST, R_STEP, R_PRICE, R_PORTION, R_STATE, R_CREATED, R_HOLD, R_PAY_BY, R_OWN =
     2, 3, 4, 5, 6, 7, 8, 9, 10
+-- What became of a claim that lies in a block, as it is kept: kind, state, version, changed and pay by,
+-- both counted from when it was created (or -1), payment, reason, replaced by.
+local K_STATE, K_VERSION, K_CHANGED, K_PAY_BY, K_PAYMENT, K_REASON, K_REPLACED = 2, 3, 4, 5, 6, 7, 8
 
 local pack, unpack_value = cmsgpack.pack, cmsgpack.unpack
 local call = unpack_value(ARGV[1])

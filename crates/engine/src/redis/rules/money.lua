@@ -132,7 +132,7 @@ function decide.pay(c)
     local anew = { EVENT_CLAIM, number_anew, claim[C_USER], '', claim[C_IDENTITY], quantity,
         claim[C_PRICE], portion or -1, PAID, 1, now, now, -1, -1, id, n, 0 }
     claim[C_REPLACED] = number_anew
-    dirty_claims[field_of(n)] = pack(claim)
+    keep_claim(claim)
     put_payment(id, number_anew)
     count_taken(PAID, quantity)
     if portion then

@@ -105,7 +105,7 @@ function decide.clear()
     -- not cleared yet are compared with.
     write('UNLINK', CLAIMS, BUYERS, REQUESTS, DUE, PORTIONS, RETURNED, PAYMENTS, PAYERS)
     granted, bought, requested, dues = {}, {}, {}, {}
-    claims, dirty_claims, buyers, requests = {}, {}, {}, {}
+    claims, dirty_claims, buyers, requests, in_block = {}, {}, {}, {}, {}
     fresh, runs, looked_up = {}, {}, 0
     payments, dirty_payments, not_due = {}, {}, {}
     state.payments = redis.call('LLEN', REFUNDS)

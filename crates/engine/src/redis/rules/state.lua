@@ -95,25 +95,56 @@ local function block_of(n)
     return 'b' .. struct.pack('>I4', floor((n - 1 - rules.bucket) / rules.buckets / BLOCK))
 end
 
+-- Claims that lie in a block; of these only what became of them is kept in a field of their own.
+local in_block = {}
+
+-- A claim of a run as it was granted.
+local function granted_in(run, n)
+    local own, i = run[R_OWN], (n - run[R_FIRST]) / run[R_STEP] * 4
+    return { EVENT_CLAIM, n, own[i + 1], own[i + 2], own[i + 3], own[i + 4], run[R_PRICE],
+        run[R_PORTION], run[R_STATE], 1, run[R_CREATED], run[R_CREATED], run[R_HOLD],
+        run[R_PAY_BY], '', 0, 0 }
+end
+
 local function claim_of(n)
     if not claims[n] then
-        local found = run_in(field_of(n)) or run_in(block_of(n))
-        if found and found[1] == EVENT_RUN then
-            local own, i = found[R_OWN], (n - found[R_FIRST]) / found[R_STEP] * 4
-            found = { EVENT_CLAIM, n, own[i + 1], own[i + 2], own[i + 3], own[i + 4],
-                found[R_PRICE], found[R_PORTION], found[R_STATE], 1, found[R_CREATED],
-                found[R_CREATED], found[R_HOLD], found[R_PAY_BY], '', 0, 0 }
+        local found = run_in(field_of(n))
+        if not found or found[1] == KEPT_CHANGE then
+            local change, block = found, run_in(block_of(n))
+            found = block and granted_in(block, n)
+            in_block[n] = block ~= nil
+            if found and change then
+                local created, pay_by = found[C_CREATED], change[K_PAY_BY]
+                found[C_STATE], found[C_VERSION] = change[K_STATE], change[K_VERSION]
+                found[C_CHANGED] = created + change[K_CHANGED]
+                found[C_PAY_BY] = pay_by < 0 and -1 or created + pay_by
+                found[C_PAYMENT], found[C_REASON] = change[K_PAYMENT], change[K_REASON]
+                found[C_REPLACED] = change[K_REPLACED]
+            end
+        elseif found[1] == EVENT_RUN then
+            found = granted_in(found, n)
         end
         claims[n] = found
     end
     return claims[n]
 end
 
-local function put_claim(claim)
-    local n, packed = claim[C_NUMBER], pack(claim)
+-- Keeps a claim as it is by now.
+local function keep_claim(claim)
+    local n, kept = claim[C_NUMBER], claim
+    if in_block[n] then
+        local created, pay_by = claim[C_CREATED], claim[C_PAY_BY]
+        kept = { KEPT_CHANGE, claim[C_STATE], claim[C_VERSION], claim[C_CHANGED] - created,
+            pay_by < 0 and -1 or pay_by - created, claim[C_PAYMENT], claim[C_REASON],
+            claim[C_REPLACED] }
+    end
     claims[n] = claim
-    dirty_claims[field_of(n)] = packed
-    log(packed, 1)
+    dirty_claims[field_of(n)] = pack(kept)
+end
+
+local function put_claim(claim)
+    keep_claim(claim)
+    log(pack(claim), 1)
 end
 
 -- A buyer: the number of their latest claim and, unless that is one, the units they have used, four

@@ -26,6 +26,7 @@ const EVENT_POOL: i64 = 2;
 const EVENT_REFUND: i64 = 3;
 const EVENT_RUN: i64 = 4;
 const EVENT_MOVE: i64 = 5;
+const KEPT_CHANGE: i64 = 6;
 
 /// One claim.
 pub(in crate::redis) fn read_claim(pool: PoolId, bytes: &[u8]) -> Result<Claim> {
@@ -33,8 +34,79 @@ pub(in crate::redis) fn read_claim(pool: PoolId, bytes: &[u8]) -> Result<Claim> 
     one.map(|[claim]| claim).map_err(|_| Unpackable::new("one claim"))
 }
 
+/// What lies in a field of the claims.
+pub(in crate::redis) enum Kept {
+    /// One claim, or a run of them.
+    Claims(Vec<Claim>),
+    /// What became of one that lies in a block.
+    Change(Change),
+}
+
+/// What became of a claim that lies in a block.
+pub(in crate::redis) struct Change {
+    state: State,
+    version: u32,
+    /// Counted from when the claim was created.
+    changed_ms: u64,
+    pay_by_ms: Option<u64>,
+    payment: Option<PaymentId>,
+    reason: Option<ReleaseReason>,
+}
+
+impl Change {
+    /// The claim as it is by now, of what it was when it was granted.
+    pub(in crate::redis) fn of(self, granted: &Claim) -> Claim {
+        let at = granted.created_at;
+        Claim {
+            state: self.state,
+            version: self.version,
+            changed_at: at.plus_millis(self.changed_ms),
+            pay_by: self.pay_by_ms.map(|ms| at.plus_millis(ms)),
+            payment: self.payment,
+            reason: self.reason,
+            ..granted.clone()
+        }
+    }
+}
+
+/// What lies in a field of the claims.
+pub(in crate::redis) fn read_kept(pool: PoolId, bytes: &[u8]) -> Result<Kept> {
+    let mut from = Unpacker::new(bytes);
+    from.list()?;
+    if from.int()? != KEPT_CHANGE {
+        return read_claims_of(pool, bytes).map(Kept::Claims);
+    }
+    Ok(Kept::Change(Change {
+        state: state(&mut from)?,
+        version: from.number()?,
+        changed_ms: from.number()?,
+        pay_by_ms: from.int().map(|ms| u64::try_from(ms).ok())?,
+        payment: id_or_none(&mut from, PaymentId::new)?,
+        reason: reason(&mut from)?,
+    }))
+}
+
+/// What became of a claim that lies in a block, with the claim that stands in its place.
+pub(in crate::redis) fn pack_changed(claim: &Claim, replaced_by: u32) -> Vec<u8> {
+    let since = |at: Timestamp| at.millis() - claim.created_at.millis();
+    let mut packer = Packer::default();
+    packer
+        .list(if replaced_by > 0 { 8 } else { 7 })
+        .int(KEPT_CHANGE)
+        .int(state_number(claim.state))
+        .int(claim.version.into())
+        .int(since(claim.changed_at))
+        .int(claim.pay_by.map_or(-1, since))
+        .text(claim.payment.as_ref().map_or("", PaymentId::as_str))
+        .int(reason_number(claim.reason));
+    if replaced_by > 0 {
+        packer.int(replaced_by.into());
+    }
+    packer.finish()
+}
+
 /// The claims that lie in one field: one, or a run of them.
-pub(in crate::redis) fn read_claims_of(pool: PoolId, bytes: &[u8]) -> Result<Vec<Claim>> {
+fn read_claims_of(pool: PoolId, bytes: &[u8]) -> Result<Vec<Claim>> {
     let mut events = Vec::new();
     read_events(pool, bytes, &mut events)?;
     let claim = |event| match event {
