@@ -451,7 +451,7 @@ fn check_together(
         layers.fault(
             "roles",
             "split the work over several processes, which an embedded engine cannot share",
-            "leave it out, or choose an engine that is shared: redis://…, redis-cluster://… or sql:",
+            "leave it out, or choose an engine that is shared: redis://…, redis-cluster://…, redis-sentinel://… or sql:",
         );
     }
     let DatabaseUrl::Sqlite { path } = &database.url else { return };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use qiang_engine::redis::{Engine, OpenError, Options, Place, Time};
 use qiang_testkit::servers::cluster::PROMOTION_LIMIT;
-use qiang_testkit::servers::{Sentinels, or_skip, redis, sentinel};
+use qiang_testkit::servers::{Authority, Sentinels, or_skip, redis, sentinel};
 
 use crate::fixture::{claims, granted, node, number, open, orders, pool, prefix, wish};
 
@@ -60,6 +60,24 @@ async fn a_sale_goes_on_with_the_master_that_sentinel_made() {
     granted(&engine, wish(pool(1), "third")).await;
     assert_eq!(claims(&engine, pool(1)).await.len(), sold + 3);
     assert!(engine.lost().is_empty(), "{:?}", engine.lost());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_and_servers_that_speak_tls() {
+    let authority = Authority::new().expect("made");
+    let identity = authority.issue(&["127.0.0.1"]).expect("made");
+    let mut options = sentinel::Options::default();
+    options.node.tls = Some(identity);
+    let Some(all) = or_skip(Sentinels::start(&options)) else { return };
+    let url = format!("{}?wait=1&ca={}", all.url(), authority.ca().display());
+    assert!(url.starts_with("rediss-sentinel://"), "{url}");
+    let engine = node(&url, &prefix()).await;
+    open(&engine, pool(1), orders(1_000)).await;
+    granted(&engine, wish(pool(1), "ann")).await;
+    let old = all.master().expect("they agree");
+    all.servers()[old].kill().expect("it dies");
+    goes_on(&engine, "bob").await;
+    assert_eq!(claims(&engine, pool(1)).await.len(), 2);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use qiang_engine::redis::hash_tag;
 use qiang_sql::Dialect;
-use qiang_testkit::servers::{Cluster, cluster, or_skip};
+use qiang_testkit::servers::{Cluster, Sentinels, cluster, or_skip, sentinel};
 use serde_json::json;
 
 use crate::crowd::{self, Asking, Crowd, Person, Tales, Told, audit, check, granted, others};
@@ -49,6 +49,29 @@ async fn p16_what_a_replica_had_to_confirm_survives_the_master() {
     let crowd = Crowd::rush(&doors, &sales, 0..CROWD, Asking::UntilAnswered);
     crowd.told(100).await;
     fail_over(&cluster);
+    let tales = crowd.end().await;
+    assert_eq!(granted(&tales).len(), CROWD as usize, "{:?}", others(&tales));
+    for sale in &sales {
+        check(&doors, sale, STOCK, "ordered", &tales).await;
+    }
+    audit(doors[1]).await;
+    shop.audit_ok();
+}
+
+/// The same with a server that Sentinel looks after.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_replica_had_to_confirm_survives_the_master_that_sentinel_replaces() {
+    let Some(all) = or_skip(Sentinels::start(&sentinel::Options::default())) else { return };
+    let Some(shop) = Shop::on(&all.url(), Dialect::Postgres).await else { return };
+    let shop = shop.waiting_for_replicas(1);
+    let nodes = ["api", "api", "worker"].map(|roles| shop.start(roles));
+    let doors = [nodes[0].address, nodes[1].address];
+    let sales = sales(doors[0]).await;
+    let crowd = Crowd::rush(&doors, &sales, 0..CROWD, Asking::UntilAnswered);
+    crowd.told(100).await;
+    let old = all.master().expect("a master");
+    all.servers()[old].kill().expect("it runs");
+    all.wait_for_promotion(old).expect("a replica");
     let tales = crowd.end().await;
     assert_eq!(granted(&tales).len(), CROWD as usize, "{:?}", others(&tales));
     for sale in &sales {

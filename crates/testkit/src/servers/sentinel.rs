@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+use super::certificates::Identity;
 use super::cluster::PROMOTION_LIMIT;
 use super::keeper::{LastSignal, Line, Process, START_LIMIT, patiently, wait};
 use super::ports::free_port;
@@ -42,18 +43,28 @@ impl Default for Options {
 /// Running servers and sentinels; gone, with their folders, once this is dropped.
 pub struct Sentinels {
     servers: Vec<Redis>,
-    sentinels: Vec<(u16, Process)>,
+    sentinels: Vec<Sentinel>,
+}
+
+struct Sentinel {
+    port: u16,
+    tls_port: Option<u16>,
+    _process: Process,
 }
 
 impl Sentinels {
     /// Starts all of them and returns when every sentinel knows every replica and every other
     /// sentinel.
     pub fn start(options: &Options) -> Result<Self> {
-        let master = Redis::start(&options.node)?;
-        let port = master.port().to_string();
+        let mut node = options.node.clone();
+        if node.tls.is_some() {
+            node = node.with("tls-replication", "yes");
+        }
+        let master = Redis::start(&node)?;
+        let port = announced(&master).to_string();
         let mut servers = vec![master];
         for _ in 0..options.replicas {
-            let replica = options.node.clone().with("replicaof", format!("127.0.0.1 {port}"));
+            let replica = node.clone().with("replicaof", format!("127.0.0.1 {port}"));
             servers.push(Redis::start(&replica)?);
         }
         let sentinels = (0..SENTINELS).map(|_| start_sentinel(&port, options));
@@ -62,11 +73,13 @@ impl Sentinels {
         Ok(all)
     }
 
-    /// `redis-sentinel://127.0.0.1:<port>,…/shop`
+    /// `redis-sentinel://127.0.0.1:<port>,…/shop`, or `rediss-sentinel://` if they speak TLS.
     pub fn url(&self) -> String {
-        let ports: Vec<String> =
-            self.sentinels.iter().map(|(port, _)| format!("127.0.0.1:{port}")).collect();
-        format!("redis-sentinel://{}/{MASTER}", ports.join(","))
+        let address = |one: &Sentinel| format!("127.0.0.1:{}", one.tls_port.unwrap_or(one.port));
+        let addresses: Vec<String> = self.sentinels.iter().map(address).collect();
+        let sealed = self.sentinels.iter().any(|sentinel| sentinel.tls_port.is_some());
+        let scheme = if sealed { "rediss-sentinel" } else { "redis-sentinel" };
+        format!("{scheme}://{}/{MASTER}", addresses.join(","))
     }
 
     /// Every server, by index.
@@ -77,14 +90,14 @@ impl Sentinels {
     /// The index of the master, as every sentinel says, once it says so itself.
     pub fn master(&self) -> Result<usize> {
         let mut seen = Vec::new();
-        for (port, _) in &self.sentinels {
+        for Sentinel { port, .. } in &self.sentinels {
             let command = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER];
             let answer = resp::ask(*port, None, &command)?;
             seen.push(answer.list().get(1).and_then(Value::integer));
         }
         seen.dedup();
         ensure!(seen.len() == 1, "the sentinels disagree: {seen:?}");
-        let is_it = |server: &Redis| Some(i64::from(server.port())) == seen[0];
+        let is_it = |server: &Redis| Some(i64::from(announced(server))) == seen[0];
         let index = self.servers.iter().position(is_it).context("nobody listens there")?;
         let role = self.servers[index].command(&["ROLE"])?;
         ensure!(role.list().first().is_some_and(|role| role.text() == "master"), "{role:?}");
@@ -115,17 +128,17 @@ impl Sentinels {
     /// Has the sentinels make another server the master, with everything in order.
     pub fn fail_over(&self) -> Result<()> {
         wait("a failover begins", PROMOTION_LIMIT, || {
-            resp::ask(self.sentinels[0].0, None, &["SENTINEL", "FAILOVER", MASTER]).map(drop)
+            resp::ask(self.sentinels[0].port, None, &["SENTINEL", "FAILOVER", MASTER]).map(drop)
         })
     }
 
     /// Any command, to every sentinel.
     pub fn tell_sentinels(&self, command: &[&str]) -> Result<()> {
-        self.sentinels.iter().try_for_each(|(port, _)| resp::ask(*port, None, command).map(drop))
+        self.sentinels.iter().try_for_each(|one| resp::ask(one.port, None, command).map(drop))
     }
 
     fn is_acquainted(&self, replicas: usize) -> Result<()> {
-        for (port, _) in &self.sentinels {
+        for Sentinel { port, .. } in &self.sentinels {
             let known = |what| resp::ask(*port, None, &["SENTINEL", what, MASTER]);
             let (others, seen) = (known("SENTINELS")?, known("REPLICAS")?);
             ensure!(others.list().len() == SENTINELS - 1, "{port} knows {others:?}");
@@ -137,7 +150,12 @@ impl Sentinels {
     }
 }
 
-fn start_sentinel(master: &str, options: &Options) -> Result<(u16, Process)> {
+/// Where the others reach a server.
+fn announced(server: &Redis) -> u16 {
+    server.tls_port().unwrap_or(server.port())
+}
+
+fn start_sentinel(master: &str, options: &Options) -> Result<Sentinel> {
     let program = REDIS.find()?;
     patiently(|| {
         let port = free_port()?;
@@ -153,9 +171,21 @@ fn start_sentinel(master: &str, options: &Options) -> Result<(u16, Process)> {
         if let Some(password) = &options.node.password {
             text.push_str(&format!("sentinel auth-pass {MASTER} {password}\n"));
         }
+        let mut tls_port = None;
+        if let Some(Identity { ca, cert, key }) = &options.node.tls {
+            let port = free_port()?;
+            tls_port = Some(port);
+            text.push_str(&format!(
+                "tls-port {port}\ntls-replication yes\ntls-auth-clients no\ntls-ca-cert-file {}\n\
+                 tls-cert-file {}\ntls-key-file {}\n",
+                ca.display(),
+                cert.display(),
+                key.display()
+            ));
+        }
         fs::write(&config, text)?;
         let line = Line::new(&program).arg(&config).arg("--sentinel");
         process.start(&line.arg("--dir").arg(process.folder()), READY)?;
-        Ok((port, process))
+        Ok(Sentinel { port, tls_port, _process: process })
     })
 }
