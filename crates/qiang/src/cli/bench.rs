@@ -102,6 +102,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", allow_negative_numbers = true,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_STOCK)))]
     stock: Option<u32>,
+    /// Buckets the sale is spread over; only an engine on Redis uses them
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true,
+        value_parser = clap::value_parser!(u16).range(1..=i64::from(qiang_core::MAX_BUCKETS)))]
+    buckets: u16,
     /// Connections that arrivals share in an open loop [default: 64]
     #[arg(long, value_name = "N", conflicts_with = "clients",
         value_parser = clap::value_parser!(u32).range(1..=4_096))]

@@ -73,18 +73,22 @@ async fn repair_as(
     if lost.is_empty() {
         return Ok(repaired);
     }
-    let affected = affected(engine, store, &lost).await?;
     // Before anything stops, what can be brought into the records is there.
-    for (pool, terms) in &affected {
-        record_all(engine, store, *pool, terms, &mut Vec::new()).await?;
+    for (pool, terms) in affected(engine, store, &lost).await? {
+        record_all(engine, store, pool, &terms, &mut Vec::new()).await?;
         lease.check()?;
     }
-    // Buckets of one pool lie in several partitions, and only together they make sense.
+    let restore = engine.restore_as(lease.number);
+    for partition in &lost {
+        restore.suspend(*partition).await?;
+    }
+    // Nothing is opened there any more, so these are all. Buckets of one pool lie in several
+    // partitions, and only together they make sense.
+    let affected = affected(engine, store, &lost).await?;
     let buckets =
         affected.iter().flat_map(|(pool, terms)| engine.partitions_of(*pool, terms.buckets));
     let stopped: BTreeSet<u16> = lost.iter().copied().chain(buckets).collect();
-    let restore = engine.restore_as(lease.number);
-    for partition in &stopped {
+    for partition in stopped.difference(&lost) {
         restore.suspend(*partition).await?;
     }
     let ends = end_logs(engine, store, &lost, &reached).await?;
@@ -212,19 +216,26 @@ async fn leave_out(store: &Store, record: &PoolRecord) -> Result<u32, Error> {
     if state.change == PoolChange::Cleared {
         return Ok(0);
     }
-    let buckets = u32::from(state.terms.buckets);
-    let last = record.last_number().max(lost_through(store, state.id).await?);
-    // Never so many that none are left for those to come.
+    let (buckets, name) = (u32::from(state.terms.buckets), numbers_name(state.id));
     let left_out = (state.total / buckets).saturating_add(LEFT_OUT).saturating_mul(buckets);
-    let through = last + left_out.min((u32::MAX - last) / 2);
-    store.put_setting(&numbers_name(state.id), &through.to_string()).await?;
-    Ok(through)
+    loop {
+        let kept = store.setting(&name).await?;
+        let last = record.last_number().max(number_in(kept.as_deref()));
+        // Never so many that none are left for those to come.
+        let through = last + left_out.min((u32::MAX - last) / 2);
+        if store.swap_setting(&name, kept.as_deref(), &through.to_string()).await? {
+            return Ok(through);
+        }
+    }
 }
 
 /// Up to which number the claims of a sale may have been lost; 0 is none.
 pub async fn lost_through(store: &Store, pool: PoolId) -> Result<u32, Error> {
-    let kept = store.setting(&numbers_name(pool)).await?;
-    Ok(kept.and_then(|kept| kept.parse().ok()).unwrap_or(0))
+    Ok(number_in(store.setting(&numbers_name(pool)).await?.as_deref()))
+}
+
+fn number_in(kept: Option<&str>) -> u32 {
+    kept.and_then(|kept| kept.parse().ok()).unwrap_or(0)
 }
 
 fn numbers_name(pool: PoolId) -> String {

@@ -7,7 +7,7 @@ use qiang_testkit::servers::shared;
 use serde_json::json;
 
 use crate::crowd::{self, Asking, Crowd, Person, audit, check, granted, others};
-use crate::shop::Shop;
+use crate::shop::{Shop, run};
 
 const STOCK: u32 = 203;
 
@@ -53,4 +53,18 @@ async fn a_spread_sale_on_a_cluster_sells_out_exactly_and_can_be_cleared() {
     }
     audit(doors[0]).await;
     shop.audit_ok();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_of_the_bench_meets_a_spread_sale() {
+    let Some(cluster) = shared::redis_cluster() else { return };
+    let Some(shop) = Shop::on(&cluster, Dialect::Postgres).await else { return };
+    let node = shop.start("api,worker");
+    let url = format!("http://{}", node.address);
+    let load = ["--rate", "300", "--duration", "1s", "--stock", "40", "--buckets", "4"];
+    let ended = run(&mut shop.command(&[&["bench", "--url", &url], &load[..]].concat()));
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.contains("exact: "), "{}", ended.stderr);
+    let sales = Person::admin(node.address).get("/api/v1/sales").await.ok(200);
+    assert_eq!(sales["sales"][0]["buckets"], 4, "{sales}");
 }

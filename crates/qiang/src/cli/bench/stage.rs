@@ -87,7 +87,8 @@ impl Bench {
         };
         let mut target = Target::new(client, &admin)?;
         let address = target.address();
-        let terms = plan.scenario.sale(stock, plan.duration.as_secs());
+        let mut terms = plan.scenario.sale(stock, plan.duration.as_secs());
+        terms["buckets"] = args.buckets.into();
         let tokens = match (args.protocol, &args.tokens, &signer) {
             (Protocol::Resp, ..) => Vec::new(),
             (Protocol::Http, Some(file), _) => crowd::read(file, plan.users)?,
