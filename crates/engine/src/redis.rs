@@ -301,12 +301,34 @@ impl Engine {
         for bucket in (1..terms.buckets).rev() {
             let cell = self.shared.cell(CellId { pool, bucket });
             let ask = Ask::Open { terms: Arc::clone(&terms), bucket };
-            if let Outcome::Refused(refusal) = self.shared.ask_pool(&cell, ask).await? {
-                return Ok(Outcome::Refused(refusal));
+            match self.shared.ask_pool(&cell, ask).await? {
+                Outcome::Done(_) | Outcome::Replayed(_) => {}
+                Outcome::Refused(Refusal::PoolExists) => {
+                    self.finish_opening(&cell).await?;
+                    break;
+                }
+                Outcome::Refused(refusal) => return Ok(Outcome::Refused(refusal)),
             }
         }
         let ask = Ask::Open { terms, bucket: 0 };
         self.on_head(pool, ask).await
+    }
+
+    /// Somebody has begun to open this pool on other terms, and may have died before its first bucket
+    /// was open. It is opened on those, so that there is one pool, whoever comes.
+    async fn finish_opening(&self, begun: &Cell) -> Result<(), Error> {
+        let pool = begun.id.pool;
+        let get = cmd("HGET").arg(begun.keys.get(Keys::POOL)).arg("terms").to_owned();
+        let Value::BulkString(terms) = self.shared.read(begun.partition, &get).await? else {
+            return Ok(());
+        };
+        let terms = wire::decode_terms(&terms).map_err(nonsense)?;
+        for bucket in (0..terms.buckets).rev() {
+            let cell = self.shared.cell(CellId { pool, bucket });
+            let ask = Ask::Open { terms: Arc::clone(&terms), bucket };
+            self.shared.ask_pool(&cell, ask).await?;
+        }
+        Ok(())
     }
 
     /// Takes units for a user.
@@ -678,54 +700,84 @@ impl Shared {
 
     /// A question that changes nothing, answered only by the state this process knows.
     async fn read(&self, partition: u16, cmd: &Cmd) -> Result<Value, Error> {
-        let era = self.era(partition);
-        let meta = PartitionKeys::new(&self.link.place().prefix, partition).meta;
-        let mut pipe = Pipeline::with_capacity(2);
-        pipe.add_command(PartitionState::ask(&meta));
-        pipe.add_command(cmd.clone());
+        let pipe = self.with_state(partition, cmd);
         for _ in 0..MAX_FALSE_ALARMS {
-            if era.is_lost() {
-                break;
-            }
-            let known = era.known();
-            let answers = self.ask_patiently(partition, &pipe).await.map_err(|failure| {
-                tracing::warn!("not read: {}", chain(&failure));
-                Error::Unavailable
-            })?;
-            let Ok([meta, answer]) = <[Value; 2]>::try_from(answers) else { break };
-            if era.fits(known, &PartitionState::read(meta)) {
+            let answers = self.ask_patiently(partition, &pipe);
+            if let Some(answer) = self.checked(partition, answers).await? {
                 return Ok(answer);
             }
-            self.confirm_loss(partition, &era).await;
         }
         Err(Error::Unavailable)
     }
 
-    /// A partition seemed not to be the one this process knows. Asks its owner once more, one key at
-    /// a time, because a slot that is on its way to another server answers half; says whether the
-    /// loss was confirmed. Nobody knows yet if the owner does not answer.
-    async fn confirm_loss(&self, partition: u16, era: &Era) -> bool {
-        let (prefix, known) = (&self.link.place().prefix, era.known());
-        let meta = PartitionState::ask(&PartitionKeys::new(prefix, partition).meta);
-        let mut change = cmd("GET");
-        change.arg(PartitionKeys::node(prefix, partition, self.node));
-        let (state, change) = match self.link.ask(partition, &meta).await {
-            Ok(state) => (state, self.link.ask(partition, &change).await),
-            Err(failure) => (Value::Nil, Err(failure)),
+    /// The same, tried once: for whoever tries again anyway.
+    async fn read_once(&self, partition: u16, cmd: &Cmd) -> Result<Value, Error> {
+        let pipe = self.with_state(partition, cmd);
+        let answers = self.link.ask_many(partition, &pipe);
+        self.checked(partition, answers).await?.ok_or(Error::Unavailable)
+    }
+
+    /// Asks for the state of a partition first.
+    fn with_state(&self, partition: u16, cmd: &Cmd) -> Pipeline {
+        let meta = PartitionKeys::new(&self.link.place().prefix, partition).meta;
+        let mut pipe = Pipeline::with_capacity(2);
+        pipe.add_command(PartitionState::ask(&meta));
+        pipe.add_command(cmd.clone());
+        pipe
+    }
+
+    /// The answer, if it was given by the state this process knows; nothing if that only seemed not
+    /// to be so.
+    async fn checked(
+        &self,
+        partition: u16,
+        answers: impl Future<Output = Result<Vec<Value>, Failure>>,
+    ) -> Result<Option<Value>, Error> {
+        let era = self.era(partition);
+        if era.is_lost() {
+            return Err(Error::Unavailable);
+        }
+        let known = era.known();
+        let answers = answers.await.map_err(|failure| {
+            tracing::warn!("not read: {}", chain(&failure));
+            Error::Unavailable
+        })?;
+        let Ok([meta, answer]) = <[Value; 2]>::try_from(answers) else {
+            return Err(Error::Unavailable);
         };
-        let change = match change {
-            Ok(change) => redis::from_redis_value::<Option<u64>>(change).ok().flatten(),
+        let state = PartitionState::read(meta);
+        if era.fits(known, &state) {
+            return Ok(Some(answer));
+        }
+        match self.loss(partition, &era, &state).await {
+            Loss::None => Ok(None),
+            Loss::Sure | Loss::Unknown => Err(Error::Unavailable),
+        }
+    }
+
+    /// A partition was found in a state that is not the one this process knows. If it is empty, its
+    /// slot may be on its way to another server: then its owner is asked once more, for this one key,
+    /// before that is believed. Everything else is lost at once: whoever asked again later might find
+    /// that others have made the log longer.
+    async fn loss(&self, partition: u16, era: &Era, found: &PartitionState) -> Loss {
+        if !found.epoch.is_empty() {
+            era.lose(found);
+            return Loss::Sure;
+        }
+        let known = era.known();
+        let meta = PartitionKeys::new(&self.link.place().prefix, partition).meta;
+        match self.link.ask(partition, &PartitionState::ask(&meta)).await.map(PartitionState::read)
+        {
+            Ok(state) if era.fits(known, &state) => Loss::None,
+            Ok(state) => {
+                era.lose(&state);
+                Loss::Sure
+            }
             Err(failure) => {
                 tracing::warn!(partition, "a loss was not confirmed: {}", chain(&failure));
-                return false;
+                Loss::Unknown
             }
-        };
-        let state = PartitionState::read(state);
-        let is_right = era.fits(known, &state) && Era::has_change(known, change.unwrap_or(0));
-        if !is_right {
-            era.lose(&state);
         }
-        !is_right
     }
 
     /// Asks what may be asked twice, until it is answered, for as long as [`lanes::RETRY_FOR`].
@@ -759,6 +811,16 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+/// Whether a partition that seemed to be lost is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Loss {
+    Sure,
+    /// It only seemed so.
+    None,
+    /// Its owner does not answer.
+    Unknown,
 }
 
 fn about_claim(said: Said) -> Outcome<Claim> {

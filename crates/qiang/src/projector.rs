@@ -264,6 +264,13 @@ pub enum Error {
     Gone,
 }
 
+impl Error {
+    /// Whether claims came before their sale.
+    fn is_early(&self) -> bool {
+        matches!(self, Self::Store(qiang_store::Error::UnknownSale { .. }))
+    }
+}
+
 /// Carries events from the logs of an engine to one store.
 #[derive(Debug)]
 pub struct Projector {
@@ -335,15 +342,28 @@ impl Projector {
     /// Carries over everything the logs hold by now, and says how many events that were.
     pub async fn finish(mut self) -> Result<usize, Error> {
         let mut carried = 0;
-        for partition in 0..self.engine.partitions() {
-            loop {
-                match self.step(partition).await? {
-                    0 => break,
-                    events => carried += events,
+        loop {
+            let (before, mut early) = (carried, None);
+            for partition in 0..self.engine.partitions() {
+                loop {
+                    match self.step(partition).await {
+                        Ok(0) => break,
+                        Ok(events) => carried += events,
+                        // The sale is told by the log of its first bucket, which may come later.
+                        Err(error) if self.engine.is_shared() && error.is_early() => {
+                            early = Some(error);
+                            break;
+                        }
+                        Err(error) => return Err(error),
+                    }
                 }
             }
+            match early {
+                None => return Ok(carried),
+                Some(error) if carried == before => return Err(error),
+                Some(_) => {}
+            }
         }
-        Ok(carried)
     }
 
     /// Carries over what an engine decides until told to stop, and then until its logs are empty,
@@ -494,10 +514,8 @@ impl Projector {
                     self.troubles.remove(&partition);
                 }
                 // The sale is told by the log of its first bucket, which comes soon.
-                Err(Error::Store(qiang_store::Error::UnknownSale { sale }))
-                    if self.engine.is_shared() =>
-                {
-                    tracing::debug!(partition, %sale, "claims came before their sale");
+                Err(error) if self.engine.is_shared() && error.is_early() => {
+                    tracing::debug!(partition, "claims came before their sale");
                 }
                 Err(error) if self.positions.len() == 1 => return Err(error),
                 Err(error) => {

@@ -14,11 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::try_join_all;
 use qiang_core::{Claim, ClaimRequest, Identity, LimitBy, Outcome, PoolId, Refusal, Terms, UserId};
 use redis::cmd;
 
 use super::cell::{Cell, CellId, Found, Keys, Search, Turn};
+use super::era::Era;
 use super::wire::{self, Ask, Said, Sent, Standing};
 use super::{Engine, Shared, nonsense};
 use crate::Error;
@@ -72,7 +73,8 @@ impl Shared {
         wish: ClaimRequest,
         terms: &Terms,
     ) -> Result<Said, Error> {
-        let cell = self.bucket(CellId { pool: wish.pool, bucket: bucket_of(&wish, terms) }, terms);
+        let id = CellId { pool: wish.pool, bucket: bucket_of(&wish, terms) };
+        let cell = self.bucket(id, terms.buckets);
         let wanted = wish.quantity.get();
         for _ in 0..MAX_SEARCHES {
             if cell.memory().answers(&wish, self.memory_time()) {
@@ -192,17 +194,15 @@ impl Shared {
     ) -> Result<(), Error> {
         let (pool, to) = (cell.id.pool, cell.id.bucket);
         let lender = self.cell(CellId { pool, bucket: from });
+        let era = self.era(lender.partition);
         match self.ask(&lender, Ask::Lend { to, units, received }).await? {
             Said::Lent(sent) if sent.units > 0 => self.finish_move(pool, from, sent).await,
-            Said::GoneBack => Err(self.has_gone_back(&lender)),
+            Said::GoneBack => {
+                era.lose_transfer(pool);
+                Err(Error::Unavailable)
+            }
             _ => Ok(()),
         }
-    }
-
-    /// The partition of a lender has forgotten what it lent.
-    fn has_gone_back(&self, lender: &Cell) -> Error {
-        self.era(lender.partition).lose_transfer(lender.id.pool);
-        Error::Unavailable
     }
 
     async fn standings(
@@ -211,7 +211,7 @@ impl Shared {
         buckets: u16,
     ) -> Result<Vec<Standing>, Error> {
         let stands = async |bucket| {
-            let cell = self.cell(CellId { pool, bucket });
+            let cell = self.bucket(CellId { pool, bucket }, buckets);
             Ok(match self.ask(&cell, Ask::Stand).await? {
                 Said::Stands(standing) => standing,
                 // Not open yet, or never.
@@ -245,8 +245,12 @@ impl Shared {
     ) -> Result<(), Error> {
         let borrower = self.cell(CellId { pool, bucket: to });
         let lender = self.cell(CellId { pool, bucket: from });
+        let era = self.era(lender.partition);
         match self.ask(&borrower, Ask::Receive { from, number, units, position }).await? {
-            Said::GoneBack => Err(self.has_gone_back(&lender)),
+            Said::GoneBack => {
+                era.lose_transfer(pool);
+                Err(Error::Unavailable)
+            }
             // It was cleared meanwhile: the sale is over.
             Said::Nothing => Ok(()),
             _ => self.ask(&lender, Ask::Settle { to, number }).await.map(drop),
@@ -264,10 +268,10 @@ impl Shared {
         Ok(())
     }
 
-    /// A cell of a pool with these terms, which knows that it has siblings.
-    pub(super) fn bucket(&self, id: CellId, terms: &Terms) -> Arc<Cell> {
+    /// A cell of a pool with so many buckets, which knows that it has siblings.
+    pub(super) fn bucket(&self, id: CellId, buckets: u16) -> Arc<Cell> {
         let cell = self.cell(id);
-        cell.buckets.store(terms.buckets, Ordering::Release);
+        cell.buckets.store(buckets, Ordering::Release);
         cell
     }
 
@@ -296,25 +300,27 @@ impl Shared {
     /// partition of one that does not is lost.
     async fn compare_buckets(&self, pool: PoolId, buckets: u16) -> Result<(), Error> {
         let cells: Vec<Arc<Cell>> =
-            (0..buckets).map(|bucket| self.cell(CellId { pool, bucket })).collect();
-        let first = join_all(cells.iter().map(|cell| self.transfers(cell))).await;
+            (0..buckets).map(|bucket| self.bucket(CellId { pool, bucket }, buckets)).collect();
+        let eras: Vec<Arc<Era>> = cells.iter().map(|cell| self.era(cell.partition)).collect();
+        // Whoever does not answer may know something about every other bucket.
+        let first = try_join_all(cells.iter().map(|cell| self.transfers(cell))).await?;
         let connections: Vec<Option<u64>> =
             cells.iter().map(|cell| self.link.connection_number(cell.partition)).collect();
-        let second = join_all(cells.iter().map(|cell| self.transfers(cell))).await;
-        let mut whole = second.iter().all(Result::is_ok);
+        let second = try_join_all(cells.iter().map(|cell| self.transfers(cell))).await?;
+        // What was read under two epochs cannot be compared.
+        let is_same = |(cell, era): (&Arc<Cell>, _)| Arc::ptr_eq(&self.era(cell.partition), era);
+        if !cells.iter().zip(&eras).all(is_same) {
+            return Err(Error::Unavailable);
+        }
+        let mut whole = true;
         for (one, before) in (0_u16..).zip(&first) {
-            // Whoever did not answer may know something about every other bucket.
-            let Ok(before) = before else {
-                whole = false;
-                continue;
-            };
             for (other, after) in (0_u16..).zip(&second) {
-                let Ok(after) = after else { continue };
-                let settled = before.sent.iter().filter(|sent| sent.to == other && sent.units == 0);
-                let settled = settled.map(|sent| sent.number).max().unwrap_or(0);
+                let sent = before.sent.iter().find(|sent| sent.to == other);
+                // One that is under way was lent after the one before was settled.
+                let settled = sent.map_or(0, |sent| sent.number - u64::from(sent.units > 0));
                 let forgot_sending = after.sent_to(one) < before.received_from(other);
                 if forgot_sending || after.received_from(one) < settled {
-                    self.era(cells[usize::from(other)].partition).lose_transfer(pool);
+                    eras[usize::from(other)].lose_transfer(pool);
                     whole = false;
                 }
             }
@@ -322,8 +328,8 @@ impl Shared {
         if !whole {
             return Err(Error::Unavailable);
         }
-        for ((cell, connection), after) in cells.iter().zip(connections).zip(&second) {
-            if let (Some(number), Ok(_)) = (connection, after)
+        for (cell, connection) in cells.iter().zip(connections) {
+            if let Some(number) = connection
                 && self.link.connection_number(cell.partition) == connection
             {
                 cell.compared.store(number, Ordering::Release);
@@ -336,7 +342,7 @@ impl Shared {
     /// for this.
     async fn transfers(&self, cell: &Cell) -> Result<Standing, Error> {
         let key = cell.keys.get(Keys::MOVES);
-        let moves = self.read(cell.partition, cmd("HGETALL").arg(key)).await?;
+        let moves = self.read_once(cell.partition, cmd("HGETALL").arg(key)).await?;
         let standing = wire::read_transfers(moves).map_err(nonsense)?;
         for received in &standing.received {
             // The lender's log cannot end before that.

@@ -35,11 +35,10 @@ pub(super) struct Era {
     news: Arc<Notify>,
 }
 
-/// What a partition must have to be the one this process knows.
+/// How far a partition must have come to be the one this process knows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known {
     position: u64,
-    change: u64,
 }
 
 impl Era {
@@ -118,17 +117,12 @@ impl Era {
     /// What is known at this moment. To be taken before the partition is asked: what others learn
     /// meanwhile may be newer than its answer.
     pub(super) fn known(&self) -> Known {
-        Known { position: self.position(), change: self.change() }
+        Known { position: self.position() }
     }
 
     /// Whether a partition in this state is the one of which `known` was known when it was asked.
     pub(super) fn fits(&self, known: Known, state: &PartitionState) -> bool {
         *self.name == *state.epoch && state.seq >= known.position && !state.torn
-    }
-
-    /// Whether the partition still has the last change of this process that it confirmed.
-    pub(super) fn has_change(known: Known, last_change: u64) -> bool {
-        last_change >= known.change
     }
 
     /// The state of the partition is not the one that was there.

@@ -18,7 +18,7 @@ use super::era::Era;
 use super::link::{Failure, Kind};
 use super::pack::Packer;
 use super::wire::{self, Answer, Ask, Counted, Decided, Said};
-use super::{CLAIM_RULES, RULES, Shared};
+use super::{CLAIM_RULES, Loss, RULES, Shared};
 use crate::{Error, Stopwatch, chain};
 
 /// Commands in one call; bounds how long a script keeps the server from others: some milliseconds.
@@ -131,7 +131,7 @@ impl Shared {
                 }
                 Answer::Again(counted) => self.count(counted),
                 Answer::Stale => return Err(Error::OutcomeUnknown),
-                Answer::Lost => return Err(Error::Unavailable),
+                Answer::Lost(_) => return Err(Error::Unavailable),
             }
         }
         Err(Error::Unavailable)
@@ -150,15 +150,20 @@ impl Shared {
             let asked_of_it = match self.compare_if_new(cell).await {
                 Ok(()) => {
                     let pipe = self.packed(question, this);
-                    self.link.ask_many(cell.partition, &pipe).await
+                    if cell.buckets.load(Ordering::Acquire) > 1 {
+                        // Another server than the one that was compared is not asked.
+                        self.link.ask_owner(cell.partition, &pipe).await
+                    } else {
+                        self.link.ask_many(cell.partition, &pipe).await
+                    }
                 }
                 Err(_) if era.is_lost() => return Err(unanswered(may_have_happened)),
                 Err(_) => Err(Failure::passing("the buckets could not be compared", None, false)),
             };
             let failure = match asked_of_it {
                 Ok(answers) => match read(&answers, question, asked) {
-                    Ok(Answer::Lost) => {
-                        if self.confirm_loss(cell.partition, era).await {
+                    Ok(Answer::Lost(state)) => {
+                        if self.loss(cell.partition, era, &state).await == Loss::Sure {
                             // An earlier try of this very call may have been carried out.
                             return Err(unanswered(may_have_happened));
                         }
@@ -232,7 +237,7 @@ impl Shared {
 
     /// Whether as many replicas have it as was asked for.
     pub(super) fn is_replicated(&self, answers: &[Value]) -> bool {
-        match (self.link.place().wait, answers.get(1)) {
+        match (self.link.place().wait, answers.last()) {
             (0, _) => true,
             (wanted, Some(Value::Int(have))) => *have >= i64::from(wanted),
             _ => false,

@@ -103,6 +103,31 @@ impl Link {
         pipe.cmd_iter().zip(answers).any(|(cmd, answer)| is_wait(cmd) && too_few(answer))
     }
 
+    /// The same, but only the server that has the partition so far: if it says that another one has it
+    /// now, nothing was asked, and the next time that one is.
+    pub(super) async fn ask_owner(
+        &self,
+        partition: u16,
+        pipe: &Pipeline,
+    ) -> Result<Vec<Value>, Failure> {
+        let owners = self.owners.all(&self.connections).await?;
+        let node = owners[usize::from(partition)].clone();
+        let answers = self.send(&node, pipe).await?;
+        let Some(Value::ServerError(error)) = answers.first() else {
+            return Ok(answers);
+        };
+        let error = RedisError::from(error.clone());
+        let other = error.redirect_node().and_then(|(to, _)| address_of(to, &node));
+        match (error.kind(), other) {
+            (ErrorKind::Server(ServerErrorKind::Moved), Some(other)) => {
+                self.owners.set(partition, &other);
+                self.owners.are_stale(&self.connections);
+                Err(Failure::passing("another server has the partition now", None, false))
+            }
+            _ => self.follow(partition, pipe, answers, Way { node, asking: false }).await,
+        }
+    }
+
     /// Asks those questions again, elsewhere, to which the answer was that somebody else has the
     /// key.
     async fn follow(

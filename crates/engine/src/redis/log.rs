@@ -10,7 +10,7 @@ use redis::{Pipeline, Value, cmd, from_redis_value};
 use super::cell::{Cell, CellId, Keys, PartitionKeys};
 use super::wire::Kept;
 use super::{
-    Engine, FORMAT, Failure, OpenError, PartitionState, Place, Shared, TRIM, nonsense, wire,
+    Engine, FORMAT, Failure, Loss, OpenError, PartitionState, Place, Shared, TRIM, nonsense, wire,
 };
 use crate::{Error, LogError, chain};
 
@@ -81,12 +81,15 @@ impl Engine {
         pipe.cmd("HGET").arg(&keys.meta).arg("trimmed");
         pipe.cmd("XRANGE").arg(&keys.log).arg(format!("({after}-0")).arg("+");
         pipe.arg("COUNT").arg(ENTRIES_AT_ONCE);
+        self.shared.add_write_and_wait(&keys.meta, &mut pipe);
         let answers = self.shared.ask_patiently(partition, &pipe).await;
-        let mut answers = answers.map_err(LogError::redis)?.into_iter();
+        let answers = answers.map_err(LogError::redis)?;
+        let is_replicated = self.shared.is_replicated(&answers);
+        let mut answers = answers.into_iter();
         let mut next = || answers.next().unwrap_or(Value::Nil);
         let (state, trimmed, entries) = (PartitionState::read(next()), next(), next());
         if era.is_lost() || !era.fits(known, &state) {
-            self.shared.confirm_loss(partition, &era).await;
+            self.shared.loss(partition, &era, &state).await;
             return Err(LogError::Behind { after, end: state.seq });
         }
         let oldest = from_redis_value::<Option<u64>>(trimmed).ok().flatten().unwrap_or(0);
@@ -94,8 +97,8 @@ impl Engine {
             return Err(LogError::Trimmed { after, oldest });
         }
         let entries = sequence(entries);
-        if !entries.is_empty() {
-            self.shared.replicated(partition, &keys.meta).await?;
+        if !entries.is_empty() && !is_replicated {
+            return Err(LogError::TooFewReplicas);
         }
         let mut last = None;
         for entry in entries {
@@ -118,16 +121,24 @@ impl Engine {
 }
 
 impl Shared {
-    /// Waits until as many replicas as `wait` says have everything the partition holds. Otherwise the
-    /// records could come to hold what a failover loses, although nobody was told about it. Redis
-    /// waits for the last write of the connection that asks, so there has to be one.
+    /// Has the server wait until as many replicas as `wait` says have everything the partition holds
+    /// that was read before in the same go. Otherwise the records could come to hold what a failover
+    /// loses, although nobody was told about it. Redis waits for the last write of the connection that
+    /// asks, so there has to be one.
+    fn add_write_and_wait(&self, meta: &str, pipe: &mut Pipeline) {
+        if self.link.place().wait > 0 {
+            pipe.cmd("HSET").arg(meta).arg("read").arg(1);
+            self.add_wait(pipe);
+        }
+    }
+
+    /// Waits until as many replicas as `wait` says have everything the partition holds.
     pub(super) async fn replicated(&self, partition: u16, meta: &str) -> Result<(), LogError> {
-        if self.link.place().wait == 0 {
+        let mut pipe = Pipeline::with_capacity(2);
+        self.add_write_and_wait(meta, &mut pipe);
+        if pipe.is_empty() {
             return Ok(());
         }
-        let mut pipe = Pipeline::with_capacity(2);
-        pipe.cmd("HSET").arg(meta).arg("read").arg(1);
-        self.add_wait(&mut pipe);
         let answers = self.ask_patiently(partition, &pipe).await.map_err(LogError::redis)?;
         if self.is_replicated(&answers) { Ok(()) } else { Err(LogError::TooFewReplicas) }
     }
@@ -204,8 +215,11 @@ impl Shared {
         let mut all_right = true;
         for (partition, answer) in (0_u16..).zip(answers) {
             let (era, known) = (&eras[usize::from(partition)], known[usize::from(partition)]);
-            if era.is_lost() || !era.fits(known, &PartitionState::read(answer)) {
-                all_right &= !era.is_lost() && !self.confirm_loss(partition, era).await;
+            let state = PartitionState::read(answer);
+            if era.is_lost() {
+                all_right = false;
+            } else if !era.fits(known, &state) {
+                all_right &= self.loss(partition, era, &state).await == Loss::None;
             }
         }
         if all_right { Ok(()) } else { Err(Error::Unavailable) }

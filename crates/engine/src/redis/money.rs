@@ -50,7 +50,7 @@ impl Shared {
             return Ok(Outcome::Refused(Refusal::NoSuchClaim));
         };
         let id = CellId::of_claim(pool, number, terms.buckets);
-        let cell = self.bucket(id, &terms);
+        let cell = self.bucket(id, terms.buckets);
         let spread = terms.buckets > 1;
         let mut borrow = spread;
         let (mut turn, mut patience) = (None, Patience::start());

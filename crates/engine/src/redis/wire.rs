@@ -15,6 +15,7 @@ use qiang_core::{
     Terms, Timestamp, UserId,
 };
 
+use super::PartitionState;
 use super::pack::{Packer, Result, Unpackable, Unpacker};
 
 pub(super) use self::bucket::{Gap, Sent, Standing, pack_gaps, read_gaps, read_transfers};
@@ -140,7 +141,7 @@ pub(super) enum Paid {
 #[derive(Debug)]
 pub(super) enum Answer {
     /// The state is not the one the caller knows.
-    Lost,
+    Lost(PartitionState),
     /// A later call of the lane was here already.
     Stale,
     /// More was overdue than one call releases.
@@ -479,7 +480,10 @@ pub(super) fn read_answer(
     let mut from = Unpacker::new(bytes);
     from.list()?;
     match from.text()? {
-        "lost" => Ok(Answer::Lost),
+        "lost" => {
+            let (epoch, seq, torn) = (from.text()?.into(), from.number()?, from.int()? == 1);
+            Ok(Answer::Lost(PartitionState { epoch, seq, torn }))
+        }
         "stale" => Ok(Answer::Stale),
         "again" => Ok(Answer::Again(read_counted(&mut from)?)),
         "ok" => {

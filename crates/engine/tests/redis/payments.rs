@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use qiang_core::{ClaimId, Flow, Outcome, RefundReason, Refusal, ReleaseReason, Settlement};
+use qiang_core::{
+    Cents, ClaimId, Flow, Outcome, PayRequest, RefundReason, Refusal, ReleaseReason, Settlement,
+};
 use qiang_testkit::contract::{Subject as _, money, sale};
 use qiang_testkit::servers::shared;
 
@@ -164,4 +166,35 @@ async fn late_money_competes_with_a_crowd() {
     }
     assert_eq!(sold, 30, "35 want one of 30");
     assert_eq!(view(&engine, id).await.available, 0);
+}
+
+/// What is owed back in one bucket of a sale is not owed again in another, also after it was cleared.
+#[tokio::test]
+async fn a_refund_is_owed_once_among_the_buckets_of_a_cleared_sale() {
+    let Some(url) = shared::redis() else { return };
+    let engine = node(&url, &prefix()).await;
+    let mut terms = orders(60);
+    terms.buckets = 3;
+    open(&engine, pool(1), terms).await;
+    let mut claims = Vec::new();
+    for user in 0..12 {
+        claims.push(granted(&engine, wish(pool(1), &format!("u{user}"))).await.id);
+    }
+    // A name that must not be taken for a note about the other one.
+    for payment in ["P", "left:P"] {
+        let wrong = PayRequest { amount: Cents::new(1), ..money(claims[0], payment) };
+        let owed = engine.pay(wrong).await;
+        assert!(matches!(owed, Ok(Outcome::Done(Settlement::RefundDue(_)))), "{owed:?}");
+    }
+    for claim in &claims {
+        engine.release(*claim, None, ReleaseReason::Cancelled).await.expect("it answers");
+    }
+    assert!(matches!(engine.close(pool(1)).await, Ok(Outcome::Done(_))));
+    assert!(matches!(engine.clear(pool(1)).await, Ok(Outcome::Done(_))));
+    let other = claims.iter().find(|claim| (claim.number - 1) % 3 != (claims[0].number - 1) % 3);
+    let other = *other.expect("twelve are not all in one bucket");
+    for payment in ["P", "left:P"] {
+        let again = engine.refund(money(other, payment)).await;
+        assert_eq!(again, Ok(Outcome::Refused(Refusal::PaymentConflict)), "{payment}");
+    }
 }

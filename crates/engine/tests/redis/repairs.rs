@@ -2,7 +2,7 @@
 //! units are made up for, and whoever was overtaken has no say.
 
 use qiang_core::{ClaimId, Outcome, RefundReason, Refusal, ReleaseReason, RequestId, Settlement};
-use qiang_engine::redis::{Goes, RestoreError};
+use qiang_engine::redis::{Goes, RestoreError, hash_tag};
 use qiang_testkit::contract::money;
 use qiang_testkit::servers::shared;
 
@@ -159,4 +159,34 @@ async fn a_sale_that_was_put_back_takes_as_much_memory_as_before() {
     let after = bytes();
     assert!(after <= before + before / 20, "{before} bytes became {after}");
     assert_eq!(claims(&engine, id).await, record.claims);
+}
+
+/// A step that the network kept for a while arrives when the sale goes on already; and one that a
+/// failover has lost keeps all behind it from being done.
+#[tokio::test]
+async fn p25_a_step_of_a_repair_is_done_once_and_in_its_turn() {
+    const PUT: &str = include_str!("../../src/redis/put.lua");
+    let Some(url) = shared::redis() else { return };
+    let prefix = prefix();
+    let engine = node(&url, &prefix).await;
+    let id = pool(1);
+    open(&engine, id, orders(10)).await;
+    granted(&engine, wish(id, "ann")).await;
+    let record = salvage(&engine, id).await;
+    let partition = engine.partitions_of(id, 1)[0];
+    let restore = engine.restore_as(7);
+    restore.suspend(partition).await.expect("nobody else has begun");
+    restore.pool(&record).await.expect("it can be put back");
+    restore.resume(partition, "e2", Goes::OnWithItsLog).await.expect("it can be resumed");
+    restore.suspend(partition).await.expect("a late copy");
+    engine.set_epoch(partition, "e2");
+    granted(&engine, wish(id, "bob")).await;
+    let key = |what: &str| format!("{prefix}:{{{}}}:{what}", hash_tag(partition));
+    let (meta, kept) = (key("meta"), key("claims:1/0"));
+    let step =
+        |number: &str| command(&url, &["EVAL", PUT, "2", &meta, &kept, "7", number, "UNLINK"]);
+    assert_eq!(step("1"), ":0\r\n");
+    assert!(step("9999").starts_with("-FENCED"), "{}", step("9999"));
+    assert_eq!(claims(&engine, id).await.len(), 2);
+    granted(&engine, wish(id, "cyd")).await;
 }

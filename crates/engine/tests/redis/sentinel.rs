@@ -50,7 +50,11 @@ async fn a_sale_goes_on_with_the_master_that_sentinel_made() {
     all.servers()[old].restart().expect("it starts again");
     let joined = {
         let all = Arc::clone(&all);
-        tokio::task::spawn_blocking(move || all.wait_for_replicas(2).and_then(|()| all.fail_over()))
+        // Any replica may be chosen, so both have to have everything.
+        tokio::task::spawn_blocking(move || {
+            all.wait_for_replicas(2)?;
+            all.fail_over()
+        })
     };
     joined.await.expect("no panic").expect("it changes again");
     let changed = {

@@ -4,7 +4,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use qiang_core::{Outcome, Refusal, RequestId};
+use qiang_core::{Outcome, Refusal, RequestId, Timestamp};
 use qiang_engine::redis::Engine;
 use qiang_testkit::contract;
 use qiang_testkit::servers::shared;
@@ -129,6 +129,37 @@ fn a_spread_sale_opened_or_closed_half_way_is_finished_by_asking_again() {
             let view = view(&engine, id).await;
             assert!(view.cleared && view.tally.taken() == 0, "{view:?}");
             engine.drop_connections();
+        });
+    }
+}
+
+/// Whoever opened it first died on the way; the next one comes later, and so with another opening time.
+#[test]
+fn a_spread_sale_opened_half_way_is_finished_by_whoever_comes_with_other_terms() {
+    let Some(url) = shared::redis() else { return };
+    let id = pool(7);
+    let terms = |opens_at| {
+        let mut terms = orders(9);
+        terms.buckets = 4;
+        terms.opens_at = Timestamp::from_millis(opens_at);
+        Arc::new(terms)
+    };
+    let opening = move |engine: Engine| async move { drop(engine.open_pool(id, terms(1)).await) };
+    let all = prefix();
+    let whole = dies_after((&url, &all), u64::MAX, opening).reply_bytes;
+    for step in 0..12 {
+        let prefix = prefix();
+        dies_after((&url, &prefix), whole * step / 12, opening);
+        block_on(async {
+            let engine = node(&url, &prefix).await;
+            let opened = engine.open_pool(id, terms(2)).await.expect("it answers");
+            let first = view(&engine, id).await.terms.opens_at.millis();
+            let is_first = matches!(opened, Outcome::Refused(Refusal::PoolExists));
+            assert_eq!(first, if is_first { 1 } else { 2 }, "step {step}: {opened:?}");
+            for user in 0..9 {
+                granted(&engine, wish(id, &format!("u{user}"))).await;
+            }
+            assert_eq!(refused(&engine, wish(id, "late")).await, Refusal::SoldOut);
         });
     }
 }

@@ -10,7 +10,7 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderValue, Method, StatusCode};
 use bytes::Bytes;
 use qiang_core::UserId;
-use qiang_engine::{Clock as _, Engine, FolderLock, OpenError, SqliteJournal, SystemClock};
+use qiang_engine::{Clock as _, Engine, FolderLock, OpenError, SqliteJournal, SystemClock, redis};
 use qiang_store::Store;
 use tokio_util::sync::CancellationToken;
 
@@ -155,20 +155,20 @@ async fn shared(args: &Args, config: &Config) -> anyhow::Result<Report> {
     let stop = CancellationToken::new();
     let clock = Arc::new(SystemClock);
     let Opened { engine, store, .. } = Opened::open(config, clock, stop.clone()).await?;
-    if let (Engine::Redis(engine), true) = (&engine, args.repair) {
-        let repaired = epochs::repair(engine, &store).await?;
-        if repaired.partitions > 0 {
-            output::say(format_args!(
-                "{} partitions of Redis had lost something: {} sales and {} claims were put back \
-                 from the records and what Redis still had",
-                repaired.partitions, repaired.pools, repaired.claims
-            ));
-        }
-        for what in repaired.conflicts.iter().chain(&repaired.oversold) {
-            output::say(format_args!("a person has to look at this: {what}"));
+    let mut report = None;
+    if let (Engine::Redis(redis), true) = (&engine, args.repair) {
+        repair(redis, &store).await?;
+        report = Some(compared(args, &engine, &store).await);
+        // Some losses show only when everything is read; then that is repaired, too.
+        if !redis.lost().is_empty() {
+            repair(redis, &store).await?;
+            report = None;
         }
     }
-    let report = compared(args, &engine, &store).await;
+    let report = match report {
+        Some(report) => report,
+        None => compared(args, &engine, &store).await,
+    };
     // That Redis has lost something may show only when it is read.
     if let Some(trouble) = engine.trouble() {
         anyhow::bail!("{trouble}: run `qiang audit --repair`");
@@ -177,6 +177,21 @@ async fn shared(args: &Args, config: &Config) -> anyhow::Result<Report> {
     engine.shut_down().await;
     store.close().await;
     report
+}
+
+async fn repair(engine: &redis::Engine, store: &Store) -> anyhow::Result<()> {
+    let repaired = epochs::repair(engine, store).await?;
+    if repaired.partitions > 0 {
+        output::say(format_args!(
+            "{} partitions of Redis had lost something: {} sales and {} claims were put back \
+                 from the records and what Redis still had",
+            repaired.partitions, repaired.pools, repaired.claims
+        ));
+    }
+    for what in repaired.conflicts.iter().chain(&repaired.oversold) {
+        output::say(format_args!("a person has to look at this: {what}"));
+    }
+    Ok(())
 }
 
 async fn compared(args: &Args, engine: &Engine, store: &Store) -> anyhow::Result<Report> {

@@ -51,7 +51,7 @@ pub struct Repaired {
 /// Finds partitions whose state was lost, and makes them anew from the newest of what the records
 /// and Redis hold. Sales that have no part in them are left alone.
 pub async fn repair(engine: &redis::Engine, store: &Store) -> Result<Repaired, Error> {
-    let lease = Lease::take(store).await?;
+    let lease = Lease::take(engine, store).await?;
     let repaired = repair_as(engine, store, &lease).await;
     lease.give_up().await;
     repaired
@@ -68,7 +68,9 @@ async fn repair_as(
     take_over(engine, &names);
     // The records before Redis: unless it went back, it is never behind them.
     let reached = reached(engine, store, &names).await?;
-    let lost = lost_partitions(engine, &names, &reached).await?;
+    let mut lost = lost_partitions(engine, &names, &reached).await?;
+    // What this process has found itself, of transfers between buckets, say.
+    lost.extend(engine.lost().into_keys());
     repaired.partitions = lost.len();
     if lost.is_empty() {
         return Ok(repaired);
@@ -290,7 +292,7 @@ pub async fn import(
     store: &Store,
     records: &[PoolRecord],
 ) -> Result<(), Error> {
-    let lease = Lease::take(store).await?;
+    let lease = Lease::take(engine, store).await?;
     let imported = import_as(engine, store, records, &lease).await;
     lease.give_up().await;
     imported
@@ -355,7 +357,7 @@ struct Lease {
 
 impl Lease {
     /// Waits until nobody else repairs, and says who does if that takes too long.
-    async fn take(store: &Store) -> Result<Self, Error> {
+    async fn take(engine: &redis::Engine, store: &Store) -> Result<Self, Error> {
         let owner = owner()?;
         let (waiting, mut told) = (Stopwatch::start(), false);
         let taken = loop {
@@ -387,7 +389,7 @@ impl Lease {
                 }
             }
         });
-        let number = next_number(store).await?;
+        let number = next_number(engine, store).await?;
         Ok(Self { store: store.clone(), owner, number, renewed, renewing })
     }
 
@@ -403,10 +405,12 @@ impl Lease {
     }
 }
 
-async fn next_number(store: &Store) -> Result<u64, Error> {
+/// Redis knows the last one, too: the database may be new, or an older copy.
+async fn next_number(engine: &redis::Engine, store: &Store) -> Result<u64, Error> {
     loop {
         let kept = store.setting(REPAIRS).await?;
-        let number = kept.as_deref().and_then(|kept| kept.parse::<u64>().ok()).unwrap_or(0) + 1;
+        let last = kept.as_deref().and_then(|kept| kept.parse::<u64>().ok()).unwrap_or(0);
+        let number = last.max(engine.last_repair().await?) + 1;
         if store.swap_setting(REPAIRS, kept.as_deref(), &number.to_string()).await? {
             return Ok(number);
         }

@@ -68,3 +68,19 @@ async fn a_crowd_of_the_bench_meets_a_spread_sale() {
     let sales = Person::admin(node.address).get("/api/v1/sales").await.ok(200);
     assert_eq!(sales["sales"][0]["buckets"], 4, "{sales}");
 }
+
+/// Nobody has carried anything over, and claims of a bucket come before their sale in the logs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_audit_without_a_worker_records_spread_sales() {
+    let Some(redis) = shared::redis() else { return };
+    let Some(shop) = Shop::on(&redis, Dialect::Postgres).await else { return };
+    let node = shop.start("api");
+    let mut sales = Vec::new();
+    for _ in 0..6 {
+        sales.push(crowd::sale(node.address, 20, json!({ "buckets": 4 })).await);
+    }
+    let tales = Crowd::rush(&[node.address], &sales, 0..42, Asking::Once).end().await;
+    assert_eq!(granted(&tales).len(), 42, "{:?}", others(&tales));
+    let said = shop.audit_ok();
+    assert!(said.contains("6 sales, 42 claims"), "{said}");
+}

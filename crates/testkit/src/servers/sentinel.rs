@@ -115,12 +115,13 @@ impl Sentinels {
         Ok(promoted)
     }
 
-    /// Waits until so many replicas follow the master.
+    /// Waits until so many replicas follow the master and have everything it has.
     pub fn wait_for_replicas(&self, count: usize) -> Result<()> {
         wait("the replicas follow", PROMOTION_LIMIT, || {
             let said = self.servers[self.master()?].command(&["INFO", "replication"])?.text();
-            let online = said.matches("state=online").count();
-            ensure!(online >= count, "{said}");
+            let end = said.lines().find_map(|line| line.strip_prefix("master_repl_offset:"));
+            let caught_up = format!("state=online,offset={},", end.context("no offset")?.trim());
+            ensure!(said.matches(&caught_up).count() >= count, "{said}");
             Ok(())
         })
     }

@@ -68,7 +68,7 @@ pub(super) fn parts_of<'a>(
     for (payment, order) in paid.chain(owed).filter(|_| buckets > 1) {
         let keeper = &mut parts[usize::from(keeper_of(payment, buckets))];
         let owner = format!("{}:1", bucket(order.number));
-        keeper.payers.push((payment.as_str().into(), owner.into_bytes()));
+        keeper.payers.push((format!("of:{payment}").into_bytes(), owner.into_bytes()));
     }
     let total = record.history.last().map_or(0, |state| state.total);
     share_out(total, &mut parts);

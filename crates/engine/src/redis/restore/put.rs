@@ -1,6 +1,7 @@
 //! Partitions put back, by whoever has the highest number.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use qiang_core::{PoolChange, Supply, Terms, Timestamp};
 use redis::{Cmd, Pipeline, cmd, from_redis_value};
@@ -25,13 +26,29 @@ pub enum Goes {
 pub struct Restore<'a> {
     engine: &'a Engine,
     number: u64,
+    /// For each partition the steps that were begun.
+    steps: Mutex<BTreeMap<u16, u64>>,
 }
 
 impl Engine {
+    /// The highest number under which anybody has begun to put partitions back.
+    pub async fn last_repair(&self) -> Result<u64, RestoreError> {
+        let prefix = &self.place().prefix;
+        let answers = self.shared.link.ask_each(|partition| {
+            cmd("HGET").arg(PartitionKeys::new(prefix, partition).meta).arg("repair").to_owned()
+        });
+        let mut last = 0;
+        for answer in answers.await {
+            let number: Option<u64> = from_redis_value(answer?).unwrap_or_default();
+            last = last.max(number.unwrap_or(0));
+        }
+        Ok(last)
+    }
+
     /// Begins to put partitions back. Whoever has a higher number may come in between at any time.
     #[must_use]
     pub fn restore_as(&self, number: u64) -> Restore<'_> {
-        Restore { engine: self, number }
+        Restore { engine: self, number, steps: Mutex::default() }
     }
 }
 
@@ -58,10 +75,12 @@ impl Restore<'_> {
         let begun: Option<u64> = from_redis_value(begun).unwrap_or_default();
         let mut all = Vec::new();
         // The epoch comes last and at once with where the log goes on.
-        let mut set = self.put(&keys.meta, &keys.meta, "HSET");
+        if let Goes::OnBehind(_) = goes {
+            all.push(self.put(partition, &keys.meta, &keys.log, "UNLINK"));
+        }
+        let mut set = self.put(partition, &keys.meta, &keys.meta, "HSET");
         set.arg("epoch").arg(epoch);
         if let Goes::OnBehind(seq) = goes {
-            all.push(self.put(&keys.meta, &keys.log, "UNLINK"));
             set.arg("seq").arg(seq).arg("trimmed").arg(seq);
         }
         if let Some(begun) = begun {
@@ -98,11 +117,17 @@ impl Restore<'_> {
         let pool = first.id;
         let cell = self.engine.shared.cell(CellId { pool, bucket: part.bucket });
         let keys = self.keys(cell.partition);
-        let put = |key: usize, command: &str| self.put(&keys.meta, cell.keys.get(key), command);
+        let put = |key: usize, command: &str| {
+            self.put(cell.partition, &keys.meta, cell.keys.get(key), command)
+        };
         let head = part.bucket == 0;
         let cleared = last.change == PoolChange::Cleared;
-        let mut all: Vec<Cmd> =
-            cell.keys.own().iter().map(|key| self.put(&keys.meta, key, "UNLINK")).collect();
+        let mut all: Vec<Cmd> = cell
+            .keys
+            .own()
+            .iter()
+            .map(|key| self.put(cell.partition, &keys.meta, key, "UNLINK"))
+            .collect();
         let mut state = put(Keys::POOL, "HSET");
         state.arg("terms").arg(wire::encode_terms(terms));
         state.arg("rules").arg(wire::pack_rules(terms, part.bucket));
@@ -113,7 +138,7 @@ impl Restore<'_> {
         }
         all.push(state);
         if head {
-            let mut list = self.put(&keys.meta, &keys.pools, "ZADD");
+            let mut list = self.put(cell.partition, &keys.meta, &keys.pools, "ZADD");
             list.arg(first.at.millis()).arg(pool.get());
             all.push(list);
             for state in &record.history {
@@ -166,14 +191,14 @@ impl Restore<'_> {
     fn add_dues(&self, part: &Part<'_>, cell: &Cell, keys: &PartitionKeys, all: &mut Vec<Cmd>) {
         let dues = part.dues();
         for (due, range) in &dues {
-            let mut add = self.put(&keys.meta, cell.keys.get(Keys::DUE), "ZADD");
+            let mut add = self.put(cell.partition, &keys.meta, cell.keys.get(Keys::DUE), "ZADD");
             add.arg(due.millis()).arg(range);
             all.push(add);
         }
         let name = cell.id.to_string();
         let first = dues.iter().map(|(due, _)| *due).min();
-        let mut set =
-            self.put(&keys.meta, &keys.dues, if first.is_some() { "ZADD" } else { "ZREM" });
+        let command = if first.is_some() { "ZADD" } else { "ZREM" };
+        let mut set = self.put(cell.partition, &keys.meta, &keys.dues, command);
         if let Some(first) = first {
             set.arg(first.millis());
         }
@@ -187,17 +212,21 @@ impl Restore<'_> {
         let found = link.ask(partition, cmd("HGET").arg(&meta).arg("at")).await?;
         let found: Option<i64> = from_redis_value(found).unwrap_or_default();
         if found.is_none_or(|found| found < at.millis()) {
-            let mut set = self.put(&meta, &meta, "HSET");
+            let mut set = self.put(partition, &meta, &meta, "HSET");
             set.arg("at").arg(at.millis());
             self.send(partition, std::slice::from_ref(&set)).await?;
         }
         Ok(())
     }
 
-    /// One write, refused once somebody with a higher number has begun.
-    fn put(&self, meta: &str, key: &str, command: &str) -> Cmd {
+    /// The next step. It is done once, in this order, and not at all once somebody with a higher number
+    /// has begun.
+    fn put(&self, partition: u16, meta: &str, key: &str, command: &str) -> Cmd {
+        let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        let step = steps.entry(partition).or_default();
+        *step += 1;
         let mut call = PUT.call([meta, key]);
-        call.arg(self.number).arg(command);
+        call.arg(self.number).arg(*step).arg(command);
         call
     }
 

@@ -13,7 +13,8 @@
 --                    1 to keep the answer also if nothing changed,
 --                    number of a call of this node that changed something here }
 -- ARGV[2..]: for each list of claims among the commands, what a run keeps of each of them
--- Answers, packed: { "lost" }                    the state is not the one the caller knows
+-- Answers, packed: { "lost", epoch, position, 1 if a call was carried out in part }
+--                                               the state is not the one the caller knows
 --                  { "stale" }                   a later call of the lane was here already
 --                  { "again", events, released } more is overdue than one call releases
 --                  { "ok", position, now, next due or -1, available, grants, { reply, ... },
@@ -70,12 +71,16 @@ local seq = tonumber(meta[2] or '0')
 local last_change = tonumber(redis.call('GET', NODE) or '0')
 local torn = meta[4] ~= meta[5]
 if meta[1] ~= epoch or seq < known or last_change < confirmed or torn then
-    return pack({ 'lost' })
+    return pack({ 'lost', meta[1] or '', seq, torn and 1 or 0 })
 end
 local answered = redis.call('GET', LANE)
 if answered then
     answered = unpack_value(answered)
     if answered[1] == number then
+        -- Whoever waits for replicas waits for the last write of its own connection.
+        if keep then
+            redis.call('PEXPIRE', LANE, KEEP_ANSWER_MS)
+        end
         return answered[2]
     elseif answered[1] > number then
         return pack({ 'stale' })

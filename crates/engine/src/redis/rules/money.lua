@@ -168,11 +168,11 @@ function decide.reserve(c)
     if not state then
         return { REFUSED, 'no_such_pool' }
     end
-    local owner = redis.call('HGET', PAYERS, c[2]) or ''
+    local owner = redis.call('HGET', PAYERS, 'of:' .. c[2]) or ''
     if owner == c[4] then
         local fence = tonumber(string.match(owner, ':(%d+)$') or '0') + 1
         owner = c[3] .. ':' .. fence
-        write('HSET', PAYERS, c[2], owner)
+        write('HSET', PAYERS, 'of:' .. c[2], owner)
         changed = true
     end
     return { DONE, owner }

@@ -101,9 +101,9 @@ function decide.clear()
     -- A server out of memory takes no more writes, except from a script that began with one that
     -- needs none. This one changes nothing, and lets a sale be cleared to make room.
     redis.call('HDEL', META, '')
-    -- Refunds stay, so that none is owed twice; and the numbers of transfers, which siblings that are
-    -- not cleared yet are compared with.
-    write('UNLINK', CLAIMS, BUYERS, REQUESTS, DUE, PORTIONS, RETURNED, PAYMENTS, PAYERS)
+    -- Refunds stay, and which bucket they are in, so that none is owed twice; and the numbers of
+    -- transfers, which siblings that are not cleared yet are compared with.
+    write('UNLINK', CLAIMS, BUYERS, REQUESTS, DUE, PORTIONS, RETURNED, PAYMENTS)
     granted, bought, requested, dues = {}, {}, {}, {}
     claims, dirty_claims, buyers, requests, in_block = {}, {}, {}, {}, {}
     fresh, runs, looked_up = {}, {}, 0
