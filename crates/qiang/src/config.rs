@@ -108,6 +108,8 @@ pub struct Http {
     pub body_timeout: Duration,
     /// After this time a request whose outcome is not known is told so.
     pub request_timeout: Duration,
+    /// A client that takes nothing of its answer for this long is closed.
+    pub write_timeout: Duration,
     /// How long a shutdown waits for what was accepted.
     pub shutdown_grace: Duration,
     /// More connections than this are not accepted.
@@ -325,6 +327,13 @@ impl Config {
         });
         sandbox.into_iter().chain(unsealed).collect()
     }
+
+    /// Connections that all doors together may have open.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        let resp = self.resp.listen.map_or(0, |_| self.resp.max_connections);
+        self.http.max_connections.saturating_add(resp)
+    }
 }
 
 impl Http {
@@ -335,6 +344,7 @@ impl Http {
             header_timeout: layers.millis("http.header_timeout_ms", 30_000, 100..=600_000),
             body_timeout: layers.millis("http.body_timeout_ms", 10_000, 100..=600_000),
             request_timeout: layers.millis("http.request_timeout_ms", 15_000, 100..=600_000),
+            write_timeout: layers.millis("http.write_timeout_ms", 10_000, 100..=600_000),
             shutdown_grace: layers.millis("http.shutdown_grace_ms", 20_000, 0..=600_000),
             max_connections: layers.number("http.max_connections", 10_000, 1..=1_000_000),
         }

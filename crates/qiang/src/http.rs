@@ -4,6 +4,7 @@
 mod errors_page;
 pub mod extract;
 pub mod health;
+mod impatient;
 pub mod json_time;
 mod lane;
 pub mod problem;

@@ -82,7 +82,7 @@ impl Server {
     /// Opens everything and begins to serve.
     pub async fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Self, Error> {
         // The address first: it is the cheapest to find taken, and nothing is opened in vain.
-        let doors = Doors::take(&config).await?;
+        let doors = Doors::take(&config)?;
         let stop = CancellationToken::new();
         let opened = match Opened::open(&config, clock, stop.clone()).await {
             Ok(opened) => opened,
@@ -217,12 +217,13 @@ struct Doors {
 }
 
 impl Doors {
-    async fn take(config: &Config) -> Result<Self, Error> {
-        let http = listen(config.http.listen, "--listen").await?;
+    #[expect(clippy::result_large_err, reason = "moved once, at a start that fails")]
+    fn take(config: &Config) -> Result<Self, Error> {
+        let http = listen(config.http.listen, "--listen")?;
         let resp = match config.resp.listen.filter(|_| config.roles.api) {
             Some(address) => {
                 let tls = config.resp.tls.as_ref().map(resp::tls::Door::open).transpose()?;
-                let (listener, at) = listen(address, "--resp or `listen` in [resp]").await?;
+                let (listener, at) = listen(address, "--resp or `listen` in [resp]")?;
                 Some((listener, at, tls))
             }
             None => None,

@@ -10,6 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::output;
 use crate::config::{Config, Shown, Sources};
+use crate::listener;
 use crate::server::Server;
 
 /// Run the server
@@ -48,6 +49,11 @@ pub(super) fn run(args: &Args, config: Config) -> anyhow::Result<ExitCode> {
     let first = !config.data.join(crate::secrets::FILE_NAME).exists();
     for caution in config.cautions() {
         tracing::warn!("{caution}");
+    }
+    let connections = config.connections();
+    let narrow = [listener::narrow_backlog(), listener::raise_open_files(connections)];
+    for narrow in narrow.into_iter().flatten() {
+        tracing::warn!("{narrow}");
     }
     super::runtime()?.block_on(async {
         let mut stop = Stop::listen()?;

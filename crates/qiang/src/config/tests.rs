@@ -85,6 +85,7 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
         ("http.header_timeout_ms", "101"),
         ("http.body_timeout_ms", "102"),
         ("http.request_timeout_ms", "103"),
+        ("http.write_timeout_ms", "104"),
         ("http.shutdown_grace_ms", "0"),
         ("http.max_connections", "1_000"),
         ("resp.listen", "127.0.0.1:6399"),
@@ -127,6 +128,7 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
         assert_eq!(config.http.header_timeout, Duration::from_millis(101));
         assert_eq!(config.http.body_timeout, Duration::from_millis(102));
         assert_eq!(config.http.request_timeout, Duration::from_millis(103));
+        assert_eq!(config.http.write_timeout, Duration::from_millis(104));
         assert_eq!(config.http.shutdown_grace, Duration::ZERO);
         assert_eq!(config.http.max_connections, 1000);
         assert_eq!(config.resp.listen.map(|at| at.port()), Some(6399));

@@ -95,7 +95,8 @@ pub(super) async fn serve(
         }
         if !answers.bytes.is_empty() {
             let sent = stream.write_all(&answers.bytes);
-            if !matches!(tokio::time::timeout(patience, sent).await, Ok(Ok(()))) {
+            let sent = tokio::time::timeout(app.config.http.write_timeout, sent);
+            if !matches!(sent.await, Ok(Ok(()))) {
                 return None;
             }
             answers.bytes.clear();

@@ -18,6 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tower_service::Service as _;
 
+use super::impatient::Impatient;
 use super::problem::{Lang, Problem};
 use super::{lane, router};
 use crate::app::App;
@@ -51,6 +52,7 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, stop: CancellationToken
             };
             let asked = Arc::<AtomicBool>::default();
             let (from, to) = stream.into_split();
+            let to = Impatient::new(to, app.config.http.write_timeout);
             let stream = tokio::io::join(Cursor::new(begun).chain(from), to);
             let connection = connection(&builder, stream, router, Arc::clone(&asked));
             let connection = watcher.watch(connection);
