@@ -26,6 +26,8 @@ pub use url::{BusUrl, DatabaseUrl, EngineUrl};
 
 use crate::secrets::{KEY_BYTES, Secret};
 
+/// Open files besides connections: the journal, the records, health checks, connections to servers.
+const OTHER_FILES: u64 = 128;
 /// The file that is read when none is named, if it is there.
 pub const DEFAULT_FILE: &str = "qiang.toml";
 /// The data folder when none is named.
@@ -100,6 +102,8 @@ impl Roles {
 pub struct Http {
     /// Where to listen; port 0 takes any free one.
     pub listen: SocketAddr,
+    /// Where health checks and metrics are answered, too, however many connections there are.
+    pub health_listen: Option<SocketAddr>,
     /// A larger body is refused.
     pub body_limit_bytes: usize,
     /// The headers of a request must arrive within this time.
@@ -328,11 +332,24 @@ impl Config {
         sandbox.into_iter().chain(unsealed).collect()
     }
 
-    /// Connections that all doors together may have open.
-    #[must_use]
-    pub fn connections(&self) -> usize {
+    /// Takes fewer connections where there are not enough open files for all of them, so that files
+    /// never run out, and says so.
+    pub fn fit_connections(&mut self, open_files: u64) -> Option<String> {
         let resp = self.resp.listen.map_or(0, |_| self.resp.max_connections);
-        self.http.max_connections.saturating_add(resp)
+        let all = self.http.max_connections.saturating_add(resp);
+        let wanted = all as u64 + OTHER_FILES;
+        if open_files >= wanted {
+            return None;
+        }
+        let room = usize::try_from(open_files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX);
+        for max in [&mut self.http.max_connections, &mut self.resp.max_connections] {
+            *max = (max.saturating_mul(room) / all).max(1);
+        }
+        Some(format!(
+            "{open_files} open files are allowed, which is not enough for {all} connections \
+             (max_connections): no more than {room} are taken. Allow {wanted} (`ulimit -n`, or \
+             LimitNOFILE in the systemd unit), or lower max_connections"
+        ))
     }
 }
 
@@ -340,6 +357,7 @@ impl Http {
     fn take(layers: &mut Layers) -> Self {
         Self {
             listen: layers.text("http.listen", "127.0.0.1:8080", address),
+            health_listen: layers.text("http.health_listen", "", address_or_none),
             body_limit_bytes: layers.number("http.body_limit_bytes", 16 * 1024, 1024..=16 << 20),
             header_timeout: layers.millis("http.header_timeout_ms", 30_000, 100..=600_000),
             body_timeout: layers.millis("http.body_timeout_ms", 10_000, 100..=600_000),
@@ -353,9 +371,8 @@ impl Http {
 
 impl Resp {
     fn take(layers: &mut Layers) -> Self {
-        let listen = |text: &str| if text.is_empty() { Ok(None) } else { address(text).map(Some) };
         Self {
-            listen: layers.text("resp.listen", "", listen),
+            listen: layers.text("resp.listen", "", address_or_none),
             password: layers.password("resp.password", MIN_PASSWORD_BYTES),
             tls: Tls::take(layers),
             max_connections: layers.number("resp.max_connections", 10_000, 1..=1_000_000),
@@ -425,6 +442,10 @@ impl Audit {
     }
 }
 
+fn address_or_none(text: &str) -> Result<Option<SocketAddr>, Wrong> {
+    if text.is_empty() { Ok(None) } else { address(text).map(Some) }
+}
+
 fn read_file(path: &Path) -> Result<String, Error> {
     let unreadable = |source| Error::Unreadable { path: path.to_owned(), source };
     let len = std::fs::metadata(path).map_err(unreadable)?.len();
@@ -449,9 +470,13 @@ fn check_together(
             "make it the shorter of the two",
         );
     }
-    if resp.listen == Some(http.listen) && http.listen.port() != 0 {
+    let others = [("http.health_listen", http.health_listen), ("resp.listen", resp.listen)];
+    for (key, _) in others.iter().filter(|(_, at)| *at == Some(http.listen)) {
+        if http.listen.port() == 0 {
+            continue;
+        }
         layers.fault(
-            "resp.listen",
+            key,
             "is the address of `http.listen`, and one address has one door",
             "give it another port, like 127.0.0.1:6380",
         );

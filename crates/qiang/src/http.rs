@@ -22,7 +22,7 @@ use self::problem::{Code, Problem};
 use crate::app::App;
 
 pub use router::{openapi, router};
-pub use serve::serve;
+pub use serve::{serve, serve_health};
 
 /// What every handler is given.
 pub type Shared = State<Arc<App>>;

@@ -16,9 +16,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Connections that may wait to be accepted; the kernel takes the lower of this and its own bound.
 const BACKLOG: u32 = 4_096;
-/// Open files besides connections: the journal, the records, connections to servers.
-const OTHER_FILES: u64 = 128;
-
 /// After so long without a byte a peer is asked whether it is still there, and then so often.
 const SILENCE: Duration = Duration::from_secs(60);
 const PROBES: Duration = Duration::from_secs(15);
@@ -90,9 +87,9 @@ fn narrower_than_backlog(cap: u32) -> Option<String> {
     })
 }
 
-/// Allows this process as many open files as the system lets it have; each connection is one. Says
-/// what to do if that is not enough for so many connections.
-pub fn raise_open_files(connections: usize) -> Option<String> {
+/// Allows this process as many open files as the system lets it have, and says how many that are;
+/// `None` is without a limit. Each connection is one.
+pub fn raise_open_files() -> Option<u64> {
     let limits = getrlimit(Resource::Nofile);
     // No limit at all is none.
     let hard = limits.maximum?;
@@ -102,15 +99,7 @@ pub fn raise_open_files(connections: usize) -> Option<String> {
             tracing::warn!(%error, "the limit on open files stays as it is");
         }
     }
-    let allowed = getrlimit(Resource::Nofile).current?;
-    let wanted = connections as u64 + OTHER_FILES;
-    (allowed < wanted).then(|| {
-        format!(
-            "{allowed} open files are allowed, but {connections} connections are (max_connections): \
-             when files run out, nobody more is let in, health checks included. Allow {wanted} \
-             (`ulimit -n`, or LimitNOFILE in the systemd unit), or lower max_connections"
-        )
-    })
+    getrlimit(Resource::Nofile).current
 }
 
 /// Accepts connections until told to stop, at most `max` at a time, and lets each be served by

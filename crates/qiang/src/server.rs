@@ -67,6 +67,8 @@ pub enum Error {
 pub struct Server {
     /// Where it listens.
     pub address: SocketAddr,
+    /// Where it answers health checks besides, if it does.
+    pub health_address: Option<SocketAddr>,
     /// Where it listens for RESP, if it does.
     pub resp_address: Option<SocketAddr>,
     /// What it works with.
@@ -165,6 +167,12 @@ impl Server {
             let (app, stop) = (Arc::clone(&app), stop_serving.clone());
             tokio::spawn(http::serve(listener, app, stop))
         });
+        let mut health_address = None;
+        if let Some((listener, address)) = doors.health {
+            health_address = Some(address);
+            let (app, stop) = (Arc::clone(&app), stop_serving.clone());
+            serving.push(tokio::spawn(http::serve_health(listener, app, stop)));
+        }
         let mut resp_address = None;
         if let Some((listener, address, tls)) = doors.resp {
             resp_address = Some(address);
@@ -175,7 +183,17 @@ impl Server {
                 stop_serving.clone(),
             )));
         }
-        Ok(Self { address, resp_address, app, stop_serving, stop_working, serving, working, note })
+        Ok(Self {
+            address,
+            health_address,
+            resp_address,
+            app,
+            stop_serving,
+            stop_working,
+            serving,
+            working,
+            note,
+        })
     }
 
     /// Where to look, for a person or a program.
@@ -213,6 +231,7 @@ impl Server {
 /// The addresses a server was told to listen on, taken.
 struct Doors {
     http: (TcpListener, SocketAddr),
+    health: Option<(TcpListener, SocketAddr)>,
     resp: Option<(TcpListener, SocketAddr, Option<resp::tls::Door>)>,
 }
 
@@ -228,7 +247,9 @@ impl Doors {
             }
             None => None,
         };
-        Ok(Self { http, resp })
+        let health = config.http.health_listen;
+        let health = health.map(|at| listen(at, "`health_listen` in [http]")).transpose()?;
+        Ok(Self { http, health, resp })
     }
 }
 

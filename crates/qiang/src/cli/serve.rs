@@ -44,14 +44,14 @@ impl Args {
     }
 }
 
-pub(super) fn run(args: &Args, config: Config) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args, mut config: Config) -> anyhow::Result<ExitCode> {
     super::log_to_stderr(&config)?;
     let first = !config.data.join(crate::secrets::FILE_NAME).exists();
     for caution in config.cautions() {
         tracing::warn!("{caution}");
     }
-    let connections = config.connections();
-    let narrow = [listener::narrow_backlog(), listener::raise_open_files(connections)];
+    let few_files = listener::raise_open_files().and_then(|files| config.fit_connections(files));
+    let narrow = [listener::narrow_backlog(), few_files];
     for narrow in narrow.into_iter().flatten() {
         tracing::warn!("{narrow}");
     }
@@ -102,6 +102,9 @@ fn welcome(server: &Server, first: bool) {
     if let Some(address) = server.resp_address {
         let scheme = if config.resp.tls.is_some() { "rediss" } else { "redis" };
         output::say(format_args!("  RESP   {scheme}://{address}"));
+    }
+    if let Some(address) = server.health_address {
+        output::say(format_args!("  health http://{address}/readyz"));
     }
     output::say(format_args!("  data   {data}"));
     if server.app.engine.is_shared() {

@@ -81,6 +81,7 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
         ("data", "/d"),
         ("roles", "worker,api"),
         ("http.listen", "0.0.0.0:80"),
+        ("http.health_listen", "127.0.0.1:81"),
         ("http.body_limit_bytes", "1024"),
         ("http.header_timeout_ms", "101"),
         ("http.body_timeout_ms", "102"),
@@ -124,6 +125,7 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
         assert!(config.settings.iter().all(|setting| setting.origin != Origin::Default));
         assert_eq!(config.data, Path::new("/d"));
         assert_eq!(config.http.listen.to_string(), "0.0.0.0:80");
+        assert_eq!(config.http.health_listen.map(|at| at.port()), Some(81));
         assert_eq!(config.http.body_limit_bytes, 1024);
         assert_eq!(config.http.header_timeout, Duration::from_millis(101));
         assert_eq!(config.http.body_timeout, Duration::from_millis(102));

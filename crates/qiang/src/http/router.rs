@@ -108,14 +108,7 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 /// Everything the server answers; one that is no api tells only how it is.
 pub fn router(app: Arc<App>) -> Router {
     if !app.config.roles.api {
-        return Router::new()
-            .route("/metrics", get(metrics::show))
-            .route("/healthz", get(health::healthz))
-            .route("/readyz", get(health::readyz))
-            .fallback(async || {
-                let detail = "this process is a worker; ask one with the role api";
-                Problem::new(Code::NoSuchRoute).detail(detail)
-            })
+        return health_routes("this process is a worker; ask one with the role api")
             .with_state(app);
     }
     let (router, description) = described();
@@ -128,6 +121,19 @@ pub fn router(app: Arc<App>) -> Router {
         .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed))
         .with_state(app)
         .merge(docs)
+}
+
+/// What is answered where only health checks are.
+pub(super) fn health_router(app: Arc<App>) -> Router {
+    health_routes("only health checks and metrics are answered here").with_state(app)
+}
+
+fn health_routes(nothing_else: &'static str) -> Router<Arc<App>> {
+    Router::new()
+        .route("/metrics", get(metrics::show))
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
+        .fallback(async move || Problem::new(Code::NoSuchRoute).detail(nothing_else))
 }
 
 async fn errors() -> impl IntoResponse {

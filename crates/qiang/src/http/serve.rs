@@ -20,15 +20,46 @@ use tower_service::Service as _;
 
 use super::impatient::Impatient;
 use super::problem::{Lang, Problem};
+use super::router::health_router;
 use super::{lane, router};
 use crate::app::App;
 use crate::listener;
 
+/// Connections of health checks; one that stays open without asking anything is closed soon.
+const HEALTH_CONNECTIONS: usize = 64;
+
+/// Who is let in at a door.
+#[derive(Debug, Clone, Copy)]
+struct Door {
+    connections: usize,
+    /// Whether claims come here.
+    claims: bool,
+}
+
 /// Serves until told to stop; then takes nothing new, and returns when everything accepted is
 /// answered or the grace is over.
 pub async fn serve(listener: TcpListener, app: Arc<App>, stop: CancellationToken) {
-    let http = &app.config.http;
     let router = router(Arc::clone(&app));
+    let connections = app.config.http.max_connections;
+    let door = Door { connections, claims: app.config.roles.api };
+    serve_routes(listener, app, router, door, stop).await;
+}
+
+/// The same, for nothing but health checks and metrics.
+pub async fn serve_health(listener: TcpListener, app: Arc<App>, stop: CancellationToken) {
+    let router = health_router(Arc::clone(&app));
+    let door = Door { connections: HEALTH_CONNECTIONS, claims: false };
+    serve_routes(listener, app, router, door, stop).await;
+}
+
+async fn serve_routes(
+    listener: TcpListener,
+    app: Arc<App>,
+    router: Router,
+    door: Door,
+    stop: CancellationToken,
+) {
+    let http = &app.config.http;
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -44,7 +75,7 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, stop: CancellationToken
         let watcher = connections.watcher();
         let (app, stop) = (Arc::clone(&app), stop.child_token());
         async move {
-            let (stream, begun) = if app.config.roles.api {
+            let (stream, begun) = if door.claims {
                 let Some(handed_on) = lane::serve(stream, &app, &stop).await else { return };
                 handed_on
             } else {
@@ -67,7 +98,7 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, stop: CancellationToken
             }
         }
     };
-    listener::accept(listener, http.max_connections, &stop, serve).await;
+    listener::accept(listener, door.connections, &stop, serve).await;
     if tokio::time::timeout(http.shutdown_grace, connections.shutdown()).await.is_err() {
         tracing::warn!("some connections were still open when the grace was over");
     }

@@ -80,6 +80,27 @@ async fn never_reads(shop: &Shop) -> tokio::net::TcpStream {
 }
 
 #[tokio::test]
+async fn health_checks_have_a_door_of_their_own() {
+    let shop = Shop::with(&[
+        ("QIANG_HTTP__MAX_CONNECTIONS", "2"),
+        ("QIANG_HTTP__HEALTH_LISTEN", "127.0.0.1:0"),
+    ])
+    .await;
+    let _all = [shop.stranger().await, shop.stranger().await];
+    let address = shop.server.health_address.expect("it listens");
+    let mut probe = crate::person::Person::arrive(address, None).await;
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        let asked = probe.ask(Method::GET, path, &[], "");
+        let answered = tokio::time::timeout(raw::PATIENCE, asked).await;
+        assert_eq!(answered.expect("nobody is in the way").status, 200, "{path}");
+    }
+    let other = probe.ask(Method::GET, "/api/v1/sales", &[], "").await;
+    other.problem(404, "no_such_route");
+    let claim = probe.ask(Method::POST, "/api/v1/sales/1/claims", &[], "").await;
+    claim.problem(404, "no_such_route");
+}
+
+#[tokio::test]
 async fn who_never_reads_the_answer_gives_the_place_free() {
     let shop = Shop::with(&[
         ("QIANG_HTTP__MAX_CONNECTIONS", "2"),
