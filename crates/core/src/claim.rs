@@ -107,6 +107,8 @@ pub enum RefundReason {
     AlreadyPaid,
     /// Not the amount the order asks for.
     AmountMismatch,
+    /// It came for a claim that was granted and then lost with the engine's memory.
+    ClaimLost,
 }
 
 macro_rules! spelled {
@@ -134,4 +136,5 @@ spelled!(ReleaseReason:
 );
 spelled!(RefundReason:
     Late = "late", AlreadyPaid = "already_paid", AmountMismatch = "amount_mismatch",
+    ClaimLost = "claim_lost",
 );

@@ -25,7 +25,7 @@ use qiang_core::{
     Terms, Timestamp, UserId,
 };
 use qiang_engine::Stopwatch;
-use qiang_engine::redis::{Engine, Options, Place, Time};
+use qiang_engine::redis::{Engine, Options, Place, Time, hash_tag};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, cmd};
 
@@ -243,7 +243,7 @@ impl Bench {
         let view = engine.pool(pool).await?.context("the pool is there")?;
         let partition = engine.partitions_of(pool, 1)[0];
         let held = |what: &str| {
-            let key = format!("{PREFIX}:{{p{partition}}}:{what}:{pool}/0");
+            let key = format!("{PREFIX}:{{{}}}:{what}:{pool}/0", hash_tag(partition));
             cmd("HLEN").arg(key).to_owned()
         };
         let (mut claims, mut last) = (0, 0);
@@ -433,7 +433,7 @@ impl Bench {
         let options = Options { place, queue: 65_536, time: Time::Server, node: 1 };
         let engine = Engine::open(options).await?;
         engine.set_up("bench").await?;
-        engine.set_epoch("bench");
+        engine.set_epoch_of_all("bench");
         Ok(engine)
     }
 }

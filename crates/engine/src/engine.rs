@@ -223,6 +223,15 @@ impl Engine {
         }
     }
 
+    /// The same, where it can be told: `None` for a log whose server does not answer. Fails when no
+    /// log can be asked.
+    pub async fn ends(&self) -> Result<Vec<Option<u64>>, Error> {
+        match self {
+            Self::Redis(engine) => engine.ends().await,
+            engine => Ok(engine.positions().await?.into_iter().map(Some).collect()),
+        }
+    }
+
     /// Whether other processes may work with the same state.
     #[must_use]
     pub fn is_shared(&self) -> bool {
@@ -347,7 +356,7 @@ impl Log {
     }
 
     /// The events of a partition behind position `after`, about `max` of them, and the position of
-    /// the last. No events means that the log ends there.
+    /// the last. The log ends there if that is where the reader stood.
     pub async fn read(
         &mut self,
         partition: u16,

@@ -104,6 +104,9 @@ pub enum LogError {
     /// The thread that read is gone.
     #[error("reading the log was cut off")]
     Cut,
+    /// What was read may still be lost by a failover.
+    #[error("too few replicas have the end of the log")]
+    TooFewReplicas,
     /// The server does not answer.
     #[error("the log could not be reached")]
     Redis(#[source] Box<crate::redis::Failure>),

@@ -11,6 +11,7 @@
 
 mod buckets;
 mod cell;
+mod dues;
 mod era;
 mod lanes;
 mod link;
@@ -20,6 +21,7 @@ mod pack;
 mod probe;
 mod restore;
 mod sold_out;
+mod tags;
 mod url;
 mod wire;
 
@@ -29,19 +31,22 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use qiang_core::{
-    Claim, ClaimId, ClaimRequest, Outcome, PayRequest, PaymentId, PoolId, PoolState, PoolView,
-    Refund, Refusal, ReleaseReason, RequestId, Settlement, Terms, Timestamp, UserId,
+    Claim, ClaimId, ClaimRequest, Outcome, PayRequest, PoolId, PoolState, PoolView, Refund,
+    Refusal, ReleaseReason, RequestId, Settlement, Terms, Timestamp, UserId,
 };
 use redis::{Cmd, Pipeline, Script, Value, cmd};
+use tokio::sync::Notify;
 
-pub use self::buckets::is_in_its_bucket;
-pub use self::link::Failure;
+pub use self::buckets::{Spread, is_in_its_bucket};
+pub use self::link::{Failure, TlsError};
 pub use self::pack::Unpackable;
 pub use self::probe::{Prober, Problem, Trouble};
-pub use self::restore::{PartitionState, PoolRecord, RestoreError};
+pub use self::restore::{Goes, PartitionState, PoolRecord, Restore, RestoreError};
+pub use self::tags::hash_tag;
 pub use self::url::{BadUrl, Place};
 
 use self::cell::{Cell, CellId, Keys, PartitionKeys};
+use self::dues::Sweep;
 use self::era::Era;
 use self::lanes::Patience;
 use self::link::{Kind, Link};
@@ -68,9 +73,11 @@ static CLAIM_RULES: Code = Code::new(concat!(
     include_str!("redis/rules/claims.lua"),
     include_str!("redis/rules/write.lua"),
 ));
-static REGISTRY: Code = Code::new(include_str!("redis/registry.lua"));
+/// One write of a repair.
+static PUT: Code = Code::new(include_str!("redis/put.lua"));
 static TRIM: Code = Code::new(include_str!("redis/trim.lua"));
-static SCRIPTS: [&Code; 4] = [&RULES, &CLAIM_RULES, &REGISTRY, &TRIM];
+static SUSPEND: Code = Code::new(include_str!("redis/suspend.lua"));
+static SCRIPTS: [&Code; 5] = [&RULES, &CLAIM_RULES, &PUT, &SUSPEND, &TRIM];
 
 /// A script, called by its hash.
 struct Code {
@@ -103,10 +110,13 @@ impl Code {
     }
 }
 
+/// The number of the layout of keys and values. A Redis with another one is left alone.
+const FORMAT: u32 = 2;
+/// Times that a partition may seem to be lost and turn out not to be, before whoever asks is told to
+/// come again.
+const MAX_FALSE_ALARMS: usize = 8;
 /// Cells remembered; those that nobody asks about go first.
 const MAX_CELLS: usize = 16_384;
-/// Pools released from in one go.
-const DUE_AT_ONCE: usize = 256;
 
 /// Where an engine on Redis has the time from.
 #[derive(Debug, Clone)]
@@ -141,6 +151,9 @@ pub enum OpenError {
         /// Why.
         source: Failure,
     },
+    /// The files for TLS cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// It throws keys away when memory is short.
     #[error(
         "{place} has maxmemory-policy {policy}: it would throw away stock and claims when memory \
@@ -151,6 +164,42 @@ pub enum OpenError {
         place: Place,
         /// Its policy.
         policy: String,
+    },
+    /// A master that is cut off would go on selling.
+    #[error(
+        "{place} is looked after by Sentinel, and {why}: a master that is cut off would go on \
+         selling while another one takes over. Write ?wait=1 behind the URL, or set \
+         min-replicas-to-write 1 on all of its servers"
+    )]
+    CutOff {
+        /// Which Redis.
+        place: Place,
+        /// Why nothing keeps it from that.
+        why: &'static str,
+    },
+    /// It was filled by an older qiang.
+    #[error(
+        "{place} was filled by an older qiang (layout {found}, this one works with layout \
+         {FORMAT}) and is left as it is. With the older qiang run `qiang export sales.jsonl`; then \
+         give the engine's URL another ?prefix= and a database of its own, and run `qiang import \
+         sales.jsonl` with this one"
+    )]
+    OlderLayout {
+        /// Which Redis.
+        place: Place,
+        /// The layout it has.
+        found: u32,
+    },
+    /// It was filled by a newer qiang.
+    #[error(
+        "{place} was filled by a newer qiang (layout {found}, this one works with layout \
+         {FORMAT}) and is left as it is: use that qiang"
+    )]
+    NewerLayout {
+        /// Which Redis.
+        place: Place,
+        /// The layout it has.
+        found: u32,
     },
     /// It was set up with another number of partitions.
     #[error(
@@ -184,8 +233,13 @@ struct Shared {
     cells: RwLock<HashMap<CellId, Arc<Cell>>>,
     /// Terms never change, so they are read once.
     terms: RwLock<HashMap<PoolId, Arc<Terms>>>,
-    era: RwLock<Arc<Era>>,
+    /// For each partition its epoch as this process knows it.
+    eras: Box<[RwLock<Arc<Era>>]>,
     latest: AtomicU64,
+    /// Told whenever a partition is lost.
+    lost: Arc<Notify>,
+    /// For each partition how releasing what is overdue goes.
+    sweeps: Box<[Sweep]>,
     stats: Arc<Stats>,
 }
 
@@ -194,8 +248,10 @@ impl Engine {
     /// [`Engine::set_epoch`] said which state is the right one.
     pub async fn open(options: Options) -> Result<Self, OpenError> {
         let place = options.place.clone();
+        let lost = Arc::<Notify>::default();
+        let era = |partition| RwLock::new(Arc::new(Era::unset(partition, Arc::clone(&lost))));
         let shared = Arc::new(Shared {
-            link: Link::new(options.place),
+            link: Link::new(options.place)?,
             queue: options.queue,
             time: options.time,
             node: options.node,
@@ -203,13 +259,17 @@ impl Engine {
             calls: AtomicU64::new(0),
             cells: RwLock::default(),
             terms: RwLock::default(),
-            era: RwLock::new(Arc::new(Era::unset(place.partitions))),
+            eras: (0..place.partitions).map(era).collect(),
+            lost: Arc::clone(&lost),
             latest: AtomicU64::new(0),
+            sweeps: (0..place.partitions).map(|_| Sweep::default()).collect(),
             stats: Arc::default(),
         });
         let unusable = |source| OpenError::Link { place: place.clone(), source };
         let policy = cmd("CONFIG").arg("GET").arg("maxmemory-policy").to_owned();
-        match shared.link.ask_servers(&policy).await {
+        let answers: Result<Vec<Value>, Failure> =
+            shared.link.ask_servers(&policy).await.into_iter().collect();
+        match answers {
             Ok(answers) => {
                 for answer in answers {
                     let policy: Vec<String> = redis::from_redis_value(answer).unwrap_or_default();
@@ -224,7 +284,8 @@ impl Engine {
             }
             Err(failure) => return Err(unusable(failure)),
         }
-        shared.check_partitions(&place).await?;
+        shared.check_cut_off(&place).await?;
+        shared.check_layout(&place).await?;
         shared.load_all_scripts().await.map_err(unusable)?;
         Ok(Self { shared })
     }
@@ -374,12 +435,6 @@ impl Engine {
         self.shared.refunds(pool, from, max).await
     }
 
-    /// Releases everything overdue, in all pools.
-    pub async fn expire_due(&self) -> Result<(), Error> {
-        while self.shared.expire_some().await? == DUE_AT_ONCE {}
-        Ok(())
-    }
-
     /// Finishes what a process that died left half done between buckets.
     pub async fn finish_transfers(&self) -> Result<(), Error> {
         for pool in self.shared.pool_ids(MAX_CELLS).await? {
@@ -388,45 +443,68 @@ impl Engine {
         Ok(())
     }
 
-    /// Says which state is the right one. Whatever does not bear this name is not worked on.
-    pub fn set_epoch(&self, epoch: &str) {
+    /// Says which state of a partition is the right one. Whatever does not bear this name is not
+    /// worked on.
+    pub fn set_epoch(&self, partition: u16, epoch: &str) {
         let shared = &self.shared;
         {
-            let mut era = shared.era.write().unwrap_or_else(PoisonError::into_inner);
+            let era = &shared.eras[usize::from(partition)];
+            let mut era = era.write().unwrap_or_else(PoisonError::into_inner);
             *era = Arc::new(era.next(epoch));
         }
         shared.terms.write().unwrap_or_else(PoisonError::into_inner).clear();
         let cells = shared.cells.read().unwrap_or_else(PoisonError::into_inner);
-        cells.values().for_each(|cell| *cell.memory() = Memory::default());
+        for cell in cells.values().filter(|cell| cell.partition == partition) {
+            *cell.memory() = Memory::default();
+        }
     }
 
-    /// The name of the state that is worked on.
+    /// The same for all partitions, where they have one name.
+    pub fn set_epoch_of_all(&self, epoch: &str) {
+        (0..self.partitions()).for_each(|partition| self.set_epoch(partition, epoch));
+    }
+
+    /// The name of the state of a partition that is worked on.
     #[must_use]
-    pub fn epoch(&self) -> Arc<str> {
-        self.shared.era().name().into()
+    pub fn epoch(&self, partition: u16) -> Arc<str> {
+        self.shared.era(partition).name().into()
     }
 
     /// Tells that the log of a partition has been seen to reach a position.
     pub fn raise_known(&self, partition: u16, position: u64) {
-        self.shared.era().raise_known(partition, position);
+        if partition < self.partitions() {
+            self.shared.era(partition).raise_position(position);
+        }
     }
 
     /// A position that the log of a partition has been seen to reach.
     #[must_use]
     pub fn known(&self, partition: u16) -> u64 {
-        self.shared.era().known(partition)
+        self.shared.era(partition).position()
     }
 
     /// Tells that somebody else found a partition to be lost.
     pub fn lose(&self, partition: u16) {
-        self.shared.era().lose_as_told(partition);
+        self.shared.era(partition).lose_as_told();
+    }
+
+    /// Returns when a partition is lost.
+    pub async fn loses(&self) {
+        loop {
+            let told = self.shared.lost.notified();
+            if !self.lost().is_empty() {
+                return;
+            }
+            told.await;
+        }
     }
 
     /// Partitions in which nothing is decided, because their state in Redis is not the one that
     /// was there, and what is wrong with them.
     #[must_use]
     pub fn lost(&self) -> BTreeMap<u16, String> {
-        self.shared.era().lost()
+        let why = |partition| Some((partition, self.shared.era(partition).lost()?));
+        (0..self.partitions()).filter_map(why).collect()
     }
 
     /// What the engine counts about itself.
@@ -445,6 +523,13 @@ impl Engine {
     #[must_use]
     pub fn place(&self) -> &Place {
         self.shared.link.place()
+    }
+
+    /// The number of the connection that is kept to the server of a partition. Another number says
+    /// that it was connected to anew, or that another server has the partition.
+    #[must_use]
+    pub fn connection_number(&self, partition: u16) -> Option<u64> {
+        self.shared.link.connection_number(partition)
     }
 
     /// Drops all connections, as a broken network would; they are made anew when needed.
@@ -518,6 +603,28 @@ impl Shared {
         Arc::clone(cells.entry(id).or_insert_with(new))
     }
 
+    /// Fails when a master that Sentinel replaced could go on selling.
+    async fn check_cut_off(&self, place: &Place) -> Result<(), OpenError> {
+        if !place.is_of_sentinel() || place.wait > 0 {
+            return Ok(());
+        }
+        let asked = cmd("CONFIG").arg("GET").arg("min-replicas-to-write").to_owned();
+        let why = match self.link.ask(0, &asked).await {
+            Ok(answer) => {
+                let found: Vec<String> = redis::from_redis_value(answer).unwrap_or_default();
+                if found.get(1).is_some_and(|number| number != "0") {
+                    return Ok(());
+                }
+                "neither wait nor min-replicas-to-write is set"
+            }
+            Err(failure) if failure.kind == Kind::Lasting => {
+                "min-replicas-to-write cannot be looked at"
+            }
+            Err(source) => return Err(OpenError::Link { place: place.clone(), source }),
+        };
+        Err(OpenError::CutOff { place: place.clone(), why })
+    }
+
     /// The terms of a pool, if it exists.
     async fn terms(&self, pool: PoolId) -> Result<Option<Arc<Terms>>, Error> {
         let known = self.terms.read().unwrap_or_else(PoisonError::into_inner).get(&pool).cloned();
@@ -552,19 +659,9 @@ impl Shared {
         }
     }
 
-    /// Releases what is overdue in some pools, and says in how many cells.
-    async fn expire_some(self: &Arc<Self>) -> Result<usize, Error> {
-        let mut due = self.due_cells().await?;
-        due.truncate(DUE_AT_ONCE);
-        for id in &due {
-            let cell = self.cell(*id);
-            self.ask(&cell, Ask::Tick).await?;
-        }
-        Ok(due.len())
-    }
-
-    fn era(&self) -> Arc<Era> {
-        Arc::clone(&self.era.read().unwrap_or_else(PoisonError::into_inner))
+    fn era(&self, partition: u16) -> Arc<Era> {
+        let era = &self.eras[usize::from(partition)];
+        Arc::clone(&era.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The time as the clock of this process tells it, if that one counts; it never goes back.
@@ -579,32 +676,56 @@ impl Shared {
         self.given_time().map_or(Now::Passing, Now::Given)
     }
 
-    fn partition_of_payment(&self, payment: &PaymentId) -> u16 {
-        let crc = crc32fast::hash(payment.as_str().as_bytes());
-        let place = crc % u32::from(self.link.place().partitions);
-        u16::try_from(place).expect("less than the partitions")
-    }
-
     /// A question that changes nothing, answered only by the state this process knows.
     async fn read(&self, partition: u16, cmd: &Cmd) -> Result<Value, Error> {
-        let era = self.era();
-        if era.is_lost(partition) {
-            return Err(Error::Unavailable);
-        }
-        let known = era.known(partition);
+        let era = self.era(partition);
         let meta = PartitionKeys::new(&self.link.place().prefix, partition).meta;
         let mut pipe = Pipeline::with_capacity(2);
         pipe.add_command(PartitionState::ask(&meta));
         pipe.add_command(cmd.clone());
-        let answers = self.ask_patiently(partition, &pipe).await.map_err(|failure| {
-            tracing::warn!("not read: {}", chain(&failure));
-            Error::Unavailable
-        })?;
-        let Ok([meta, answer]) = <[Value; 2]>::try_from(answers) else {
-            return Err(Error::Unavailable);
+        for _ in 0..MAX_FALSE_ALARMS {
+            if era.is_lost() {
+                break;
+            }
+            let known = era.known();
+            let answers = self.ask_patiently(partition, &pipe).await.map_err(|failure| {
+                tracing::warn!("not read: {}", chain(&failure));
+                Error::Unavailable
+            })?;
+            let Ok([meta, answer]) = <[Value; 2]>::try_from(answers) else { break };
+            if era.fits(known, &PartitionState::read(meta)) {
+                return Ok(answer);
+            }
+            self.confirm_loss(partition, &era).await;
+        }
+        Err(Error::Unavailable)
+    }
+
+    /// A partition seemed not to be the one this process knows. Asks its owner once more, one key at
+    /// a time, because a slot that is on its way to another server answers half; says whether the
+    /// loss was confirmed. Nobody knows yet if the owner does not answer.
+    async fn confirm_loss(&self, partition: u16, era: &Era) -> bool {
+        let (prefix, known) = (&self.link.place().prefix, era.known());
+        let meta = PartitionState::ask(&PartitionKeys::new(prefix, partition).meta);
+        let mut change = cmd("GET");
+        change.arg(PartitionKeys::node(prefix, partition, self.node));
+        let (state, change) = match self.link.ask(partition, &meta).await {
+            Ok(state) => (state, self.link.ask(partition, &change).await),
+            Err(failure) => (Value::Nil, Err(failure)),
         };
-        let right = era.is_right(partition, known, &PartitionState::read(meta));
-        if right { Ok(answer) } else { Err(Error::Unavailable) }
+        let change = match change {
+            Ok(change) => redis::from_redis_value::<Option<u64>>(change).ok().flatten(),
+            Err(failure) => {
+                tracing::warn!(partition, "a loss was not confirmed: {}", chain(&failure));
+                return false;
+            }
+        };
+        let state = PartitionState::read(state);
+        let is_right = era.fits(known, &state) && Era::has_change(known, change.unwrap_or(0));
+        if !is_right {
+            era.lose(&state);
+        }
+        !is_right
     }
 
     /// Asks what may be asked twice, until it is answered, for as long as [`lanes::RETRY_FOR`].
@@ -633,7 +754,8 @@ impl Shared {
 
     async fn load_all_scripts(&self) -> Result<(), Failure> {
         for script in SCRIPTS {
-            self.link.ask_servers(&script.load()).await?;
+            let loaded = self.link.ask_servers(&script.load()).await;
+            loaded.into_iter().try_for_each(|answer| answer.map(drop))?;
         }
         Ok(())
     }

@@ -67,7 +67,7 @@ pub struct Difference {
     pub sale_id: String,
     /// The claim, or the order of the same id, where it is about one.
     pub claim_id: Option<String>,
-    /// Which book is wrong: `records` or `log`.
+    /// Which book is wrong: `records`, `log` or `engine`.
     pub book: String,
     /// What is wrong with it.
     pub what: String,
@@ -131,6 +131,7 @@ impl Report {
 enum Which {
     Records,
     Log,
+    Engine,
 }
 
 impl Which {
@@ -138,6 +139,7 @@ impl Which {
         match self {
             Self::Records => "records",
             Self::Log => "log",
+            Self::Engine => "engine",
         }
     }
 }

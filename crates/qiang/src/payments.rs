@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::app::App;
+use crate::epochs;
 use crate::http::extract::{Admin, Caller, Nothing, OptionalJson, Path, Raw, from_json};
 use crate::http::problem::{Code, Problem};
 use crate::http::{ProblemBody, Shared, json_time};
@@ -76,7 +77,7 @@ pub struct RefundView {
     /// whether it is the same money before you send it back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paid_order_id: Option<String>,
-    /// `late`, `already_paid` or `amount_mismatch`.
+    /// `late`, `already_paid`, `amount_mismatch` or `claim_lost`.
     #[schema(example = "late")]
     pub reason: &'static str,
     /// `due` or `settled`.
@@ -289,7 +290,11 @@ async fn view(app: &Arc<App>, outcome: Outcome<Settlement>) -> Result<Settlement
 /// Everything that paid an order of a cleared sale is in the records, because clearing waited
 /// for them; what is not there bought nothing.
 async fn settle_after_clearing(app: &App, pay: PayRequest) -> Result<Outcome<Settlement>, Problem> {
-    let Some(ordered) = app.store.claim(pay.order).await?.filter(Claim::has_order) else {
+    let ordered = app.store.claim(pay.order).await?;
+    if ordered.is_none() && pay.order.number <= lost_through(app, pay.order.pool).await? {
+        return app.answer(app.engine.refund(pay)).await;
+    }
+    let Some(ordered) = ordered.filter(Claim::has_order) else {
         return Ok(Outcome::Refused(Refusal::NoSuchClaim));
     };
     let Some(seen) = app.store.payment(pay.order.pool, &pay.payment).await? else {
@@ -305,6 +310,14 @@ async fn settle_after_clearing(app: &App, pay: PayRequest) -> Result<Outcome<Set
         None => Settlement::Paid(paid),
         Some(_) => Settlement::Regranted(paid),
     }))
+}
+
+/// Numbers up to this one were given to claims of a sale that may have been lost.
+async fn lost_through(app: &App, pool: PoolId) -> Result<u32, Problem> {
+    epochs::lost_through(&app.store, pool).await.map_err(|error| {
+        tracing::error!("lost numbers not read: {}", crate::chain(&error));
+        Problem::new(Code::Unavailable)
+    })
 }
 
 fn payment_id(text: &str) -> Result<PaymentId, Problem> {

@@ -9,6 +9,7 @@
 //! Of several processes that share an engine each carries its share of the logs; one that is no
 //! worker only follows how far the others have come.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,6 +39,8 @@ const LONGEST_RUSH: Duration = Duration::from_secs(10);
 const NICENESS: i32 = 19;
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
+/// How long one of several logs rests at most that could not be carried over. Others go on.
+const MAX_LOG_BACKOFF: Duration = Duration::from_secs(1);
 /// How often it is read how far others have come, when nobody waits for it, and when somebody
 /// does.
 const OTHERS_EVERY: Duration = Duration::from_millis(500);
@@ -124,12 +127,15 @@ fn covers(here: &[u64], wanted: &[u64]) -> bool {
 }
 
 impl Shared {
-    fn tell(&self, error: Option<String>) {
-        if let Some(error) = &error {
-            self.failures.fetch_add(1, Ordering::Relaxed);
-            tracing::error!("projection waits: {error}");
-        }
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    /// Counts and logs what failed just now.
+    fn failed(&self, error: &str) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        tracing::error!("projection waits: {error}");
+    }
+
+    /// Keeps what is wrong at present.
+    fn tell(&self, trouble: Option<String>) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
 
     fn is_wanted(&self, here: &[u64]) -> bool {
@@ -266,6 +272,17 @@ pub struct Projector {
     log: Log,
     positions: Vec<u64>,
     trimmed: Vec<u64>,
+    /// Of several logs those that could not be carried over.
+    troubles: BTreeMap<u16, Trouble>,
+    shared: Arc<Shared>,
+}
+
+/// Why a log could not be carried over, and when that is tried again.
+#[derive(Debug)]
+struct Trouble {
+    what: String,
+    failed: Stopwatch,
+    backoff: Duration,
 }
 
 /// Whether claims come faster than they are carried over.
@@ -290,7 +307,15 @@ impl Projector {
     pub async fn new(engine: Engine, store: Store) -> Result<Self, Error> {
         let log = engine.log();
         let logs = usize::from(engine.partitions());
-        let mut new = Self { engine, store, log, positions: vec![0; logs], trimmed: vec![0; logs] };
+        let mut new = Self {
+            engine,
+            store,
+            log,
+            positions: vec![0; logs],
+            trimmed: vec![0; logs],
+            troubles: BTreeMap::new(),
+            shared: Arc::default(),
+        };
         new.look_at_records().await?;
         Ok(new)
     }
@@ -325,7 +350,7 @@ impl Projector {
     /// a batch fails or the grace is over.
     fn follow(mut self, part: Part, stop: Stop) -> (Projection, impl Future<Output = ()>) {
         let (reached, positions) = watch::channel(self.positions.clone());
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::clone(&self.shared);
         let projection = Projection { positions, shared: Arc::clone(&shared) };
         let work = async move {
             let mut share = match &part {
@@ -342,7 +367,14 @@ impl Projector {
                 let worked = Stopwatch::start();
                 let stepped = self.round(&part, share.as_mut(), &mut looked, wanted).await;
                 reached.send_replace(self.positions.clone());
-                shared.tell(stepped.as_ref().err().map(|error| crate::chain(error)));
+                match &stepped {
+                    Ok(_) => shared.tell(self.trouble()),
+                    Err(error) => {
+                        let error = crate::chain(error);
+                        shared.failed(&error);
+                        shared.tell(Some(error));
+                    }
+                }
                 if stop.token.is_cancelled() {
                     let told = told.get_or_insert_with(Stopwatch::start);
                     if matches!(stepped, Ok(0) | Err(_)) {
@@ -440,28 +472,71 @@ impl Projector {
             self.look_at_records().await?;
             *looked = Stopwatch::start();
         }
-        let ends = match &self.engine {
-            Engine::Embedded(engine) => vec![*engine.durable().borrow()],
-            engine => engine.positions().await?,
-        };
-        let (mut carried, mut failed) = (0, None);
+        self.troubles.retain(|partition, _| own.contains(partition));
+        let (mut ends, mut carried) = (self.ends().await?, 0);
         for partition in own {
             let log = usize::from(partition);
-            if ends[log] != self.positions[log] {
-                // One log that cannot be read keeps no other from being carried over.
-                match self.step(partition).await {
-                    Ok(events) => carried += events,
-                    // The sale is told by the log of its first bucket, which comes soon.
-                    Err(Error::Store(qiang_store::Error::UnknownSale { sale }))
-                        if self.engine.is_shared() =>
-                    {
-                        tracing::debug!(partition, %sale, "claims came before their sale");
-                    }
-                    Err(error) => failed = Some(error),
+            let Some(end) = ends[log] else {
+                self.fail(partition, "its server does not answer".into());
+                continue;
+            };
+            if end == self.positions[log] {
+                self.troubles.remove(&partition);
+                continue;
+            }
+            if self.troubles.get(&partition).is_some_and(Trouble::rests) {
+                continue;
+            }
+            // One log that cannot be carried over keeps no other from it.
+            match self.step(partition).await {
+                Ok(events) => {
+                    carried += events;
+                    self.troubles.remove(&partition);
+                }
+                // The sale is told by the log of its first bucket, which comes soon.
+                Err(Error::Store(qiang_store::Error::UnknownSale { sale }))
+                    if self.engine.is_shared() =>
+                {
+                    tracing::debug!(partition, %sale, "claims came before their sale");
+                }
+                Err(error) if self.positions.len() == 1 => return Err(error),
+                Err(error) => {
+                    self.fail(partition, crate::chain(&error));
+                    // Of a server that stopped answering no other log is waited for.
+                    ends = self.ends().await?;
                 }
             }
         }
-        failed.map_or(Ok(carried), Err)
+        Ok(carried)
+    }
+
+    /// For each log where it ends, if that can be told.
+    async fn ends(&self) -> Result<Vec<Option<u64>>, Error> {
+        Ok(match &self.engine {
+            Engine::Embedded(engine) => vec![Some(*engine.durable().borrow())],
+            engine => engine.ends().await?,
+        })
+    }
+
+    /// Lets a log rest, longer each time. What is the same as before is not told again.
+    fn fail(&mut self, partition: u16, what: String) {
+        let before = self.troubles.remove(&partition);
+        if before.as_ref().is_none_or(|before| before.what != what) {
+            self.shared.failed(&format!("log {partition}: {what}"));
+        }
+        let backoff = before.map_or(FIRST_BACKOFF, |before| before.backoff * 2);
+        let backoff = backoff.min(MAX_LOG_BACKOFF);
+        self.troubles.insert(partition, Trouble { what, failed: Stopwatch::start(), backoff });
+    }
+
+    /// What is wrong with logs of several, if something is.
+    fn trouble(&self) -> Option<String> {
+        let (partition, first) = self.troubles.first_key_value()?;
+        let more = match self.troubles.len() - 1 {
+            0 => String::new(),
+            more => format!(" (and {more} more)"),
+        };
+        Some(format!("log {partition}: {}{more}", first.what))
     }
 
     /// Reads how far the records are, which others may have brought further.
@@ -498,17 +573,19 @@ impl Projector {
                 read => break read?,
             }
         };
-        if events.is_empty() {
+        let before = self.positions[log];
+        if through == before {
             return Ok(0);
         }
-        match self.store.project(&consumer, self.positions[log], through, &events).await {
+        match self.store.project(&consumer, before, through, &events).await {
             Ok(()) => self.positions[log] = through,
             // Another projector was here; what it wrote need not be written again.
             Err(qiang_store::Error::PositionMoved { found, .. }) => self.positions[log] = found,
             Err(error) => return Err(error.into()),
         }
         self.trim(partition).await;
-        Ok(events.len())
+        // Some of what a log tells is the engine's own affair and no event for the records.
+        Ok(usize::try_from(through - before).unwrap_or(usize::MAX))
     }
 
     async fn trim(&mut self, partition: u16) {
@@ -539,6 +616,12 @@ impl Projector {
             Err(error) => return Err(error.into()),
         }
         Ok(written.max(1))
+    }
+}
+
+impl Trouble {
+    fn rests(&self) -> bool {
+        self.failed.elapsed() < self.backoff
     }
 }
 

@@ -330,6 +330,22 @@ async fn open_embedded(
     }
 }
 
+/// An engine on Redis that decides nothing yet, because nobody has said which state is the right one.
+pub async fn open_redis(
+    config: &Config,
+    place: &redis::Place,
+    clock: Arc<dyn Clock>,
+) -> Result<redis::Engine, Error> {
+    let options = redis::Options {
+        place: place.clone(),
+        queue: config.engine.queue,
+        // A clock that can be moved is a test's; otherwise all nodes have one time.
+        time: if clock.is_of_machine() { redis::Time::Server } else { redis::Time::Given(clock) },
+        node: getrandom::u64().map_err(Error::Random)?,
+    };
+    Ok(redis::Engine::open(options).await?)
+}
+
 async fn open_shared(
     config: &Config,
     store: &Store,
@@ -338,18 +354,7 @@ async fn open_shared(
     match &config.engine.url {
         EngineUrl::Embedded { .. } => unreachable!("an embedded engine is not shared"),
         EngineUrl::Redis(place) => {
-            let engine = redis::Engine::open(redis::Options {
-                place: place.clone(),
-                queue: config.engine.queue,
-                // A clock that can be moved is a test's; otherwise all nodes have one time.
-                time: if clock.is_of_machine() {
-                    redis::Time::Server
-                } else {
-                    redis::Time::Given(clock)
-                },
-                node: getrandom::u64().map_err(Error::Random)?,
-            });
-            let engine = engine.await?;
+            let engine = open_redis(config, place, clock).await?;
             epochs::attach(&engine, store).await?;
             Ok(Engine::Redis(engine))
         }

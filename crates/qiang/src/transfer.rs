@@ -100,6 +100,10 @@ impl<W: Write> Writer<W> {
             }
             put(&mut self.to, &Line::of(&event))?;
         }
+        if let (Some(state), 1..) = (record.history.last(), record.lost_through) {
+            let (sale_id, lost_through) = (state.id.to_string(), record.lost_through);
+            put(&mut self.to, &Line::Lost { sale_id, lost_through })?;
+        }
         Ok(())
     }
 
@@ -131,6 +135,12 @@ pub fn read(from: impl BufRead) -> Result<Vec<PoolRecord>, Error> {
             Line::Head { qiang_export: found } => return Err(Error::Format { found }),
             Line::End { sales, claims, refunds } => {
                 end = Some(Count { sales, claims, refunds });
+                continue;
+            }
+            Line::Lost { sale_id, lost_through } => {
+                let bad = || Error::Value { line, what: format!("{sale_id:?} is no sale") };
+                let sale: PoolId = sale_id.parse().map_err(|_| bad())?;
+                sales.entry(sale).or_default().lost_through = lost_through;
                 continue;
             }
             read => read.event().map_err(|what| Error::Value { line, what })?,

@@ -71,3 +71,28 @@ fn a_mistake_ends_every_command_before_it_begins() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("none.toml: No such file"));
 }
+
+/// What can be told without asking a server is told by both, in the same words.
+#[test]
+fn what_serve_refuses_is_refused_here_with_the_same_words() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (engine, database) = ("QIANG_ENGINE__URL", "QIANG_DATABASE__URL");
+    for (variable, url, why) in [
+        (engine, "rediss://h?ca=/nowhere/ca.pem", "cannot read /nowhere/ca.pem"),
+        (engine, "rediss-cluster://h?cert=/nowhere/c.pem", "cert and key go together"),
+        (engine, "redis://h?ca=/nowhere/ca.pem", "rediss://"),
+        (engine, "redis-sentinel://h:26379", "which master"),
+        (database, "postgres://h/d?sslmode=always", "verify-full"),
+        (database, "mysql://h/d?sslmode=verify-ca&sslrootcert=/nowhere/ca.pem", "cannot read"),
+        (database, "mysql://h/d?ssl_modus=required", "what it can say about TLS"),
+        (database, "postgres://h", "names no database"),
+    ] {
+        let said = [&["config", "check"][..], &["serve"]].map(|args| {
+            let output = qiang(dir.path(), args, &[(variable, url)]);
+            assert_eq!(output.status.code(), Some(2), "{url}");
+            text(&output.stderr).trim_start_matches("error: ").to_owned()
+        });
+        assert!(said[0].contains(why), "{url}: {}", said[0]);
+        assert_eq!(said[0], said[1], "{url}");
+    }
+}

@@ -42,14 +42,21 @@ pub enum Error {
         /// The URL, without its password.
         url: String,
     },
-    /// The URL wants an encrypted connection.
-    #[error(
-        "the database url {url:?} asks for an encrypted connection, which needs a build with TLS; \
-         take the ssl-mode out, and keep the connection in a network you trust"
-    )]
-    Encrypted {
+    /// What the URL says about TLS cannot be.
+    #[error("the database url {url:?} {what}")]
+    BadTls {
         /// The URL, without its password.
         url: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A file for TLS cannot be read.
+    #[error("cannot read {}, which the database url names for TLS", path.display())]
+    Certificate {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
     },
     /// The folder of the database file is not there.
     #[error("cannot open the database {}: its folder does not exist; create it first", path.display())]
@@ -82,7 +89,8 @@ pub enum Error {
     /// The server does not let this user in.
     #[error(
         "the database server {server} does not let {user:?} in; check user and password in the \
-         database url"
+         database url (MariaDB also says so when it takes encrypted connections only: then write \
+         ?sslmode=verify-full behind it)"
     )]
     WrongPassword {
         /// Host and port, or the socket.
@@ -107,16 +115,37 @@ pub enum Error {
         /// What the server said.
         source: sqlx::Error,
     },
-    /// The server wants the password in a way that needs encryption.
+    /// The server takes this user over encrypted connections only.
     #[error(
-        "the database server {server} takes the password of {user:?} over encrypted connections \
-         only, which needs a build with TLS; give that user the mysql_native_password plugin"
+        "the database server {server} takes {user:?} over encrypted connections only; write \
+         ?sslmode=verify-full (or require, which trusts whoever answers) behind the database url"
     )]
-    Plugin {
+    WantsTls {
         /// Host and port, or the socket.
         server: Box<str>,
         /// Who asked.
         user: Box<str>,
+        /// What the driver said.
+        source: sqlx::Error,
+    },
+    /// The server cannot do what `sslmode` wants.
+    #[error(
+        "the database server {server} does not speak TLS, which sslmode in the database url asks for"
+    )]
+    NoTls {
+        /// Host and port, or the socket.
+        server: Box<str>,
+        /// What the driver said.
+        source: sqlx::Error,
+    },
+    /// The certificate does not fit, or the handshake failed.
+    #[error(
+        "the certificate of the database server {server} is not trusted; name the CA it is from with \
+         sslrootcert in the database url, and with sslmode=verify-full connect to a name that is in it"
+    )]
+    Untrusted {
+        /// Host and port, or the socket.
+        server: Box<str>,
         /// What the driver said.
         source: sqlx::Error,
     },
@@ -186,6 +215,9 @@ impl Error {
     pub fn is_outage(&self) -> bool {
         match self {
             Self::Unreachable { .. }
+            | Self::WantsTls { .. }
+            | Self::NoTls { .. }
+            | Self::Untrusted { .. }
             | Self::WrongPassword { .. }
             | Self::UnknownDatabase { .. }
             | Self::Refused { .. }
@@ -328,6 +360,7 @@ mod mysql {
     pub(super) const BAD_TEXT: u16 = 1366;
     pub(super) const READ_ONLY_TRANSACTION: u16 = 1792;
     pub(super) const READ_ONLY_MODE: u16 = 1836;
+    pub(super) const NEEDS_TLS: u16 = 3159;
 }
 
 /// Whom a connection was wanted from.
@@ -345,7 +378,9 @@ impl Server {
         match Reason::of(&source) {
             Reason::Entry => Error::WrongPassword { server, user, source },
             Reason::Database => Error::UnknownDatabase { server, database, user, source },
-            Reason::Plugin => Error::Plugin { server, user, source },
+            Reason::WantsTls => Error::WantsTls { server, user, source },
+            Reason::NoTls => Error::NoTls { server, source },
+            Reason::Untrusted => Error::Untrusted { server, source },
             Reason::Other => match source {
                 sqlx::Error::Io(source) => Error::Unreachable { server, source },
                 source => Error::Refused { server, source },
@@ -358,16 +393,31 @@ impl Server {
 enum Reason {
     Entry,
     Database,
-    Plugin,
+    WantsTls,
+    NoTls,
+    Untrusted,
     Other,
 }
 
 impl Reason {
     fn of(error: &sqlx::Error) -> Self {
-        if matches!(error, sqlx::Error::Configuration(_)) {
-            return Self::Plugin;
+        match error {
+            sqlx::Error::Configuration(_) => return Self::WantsTls,
+            sqlx::Error::Tls(_) => return Self::NoTls,
+            // What the handshake says about a certificate.
+            sqlx::Error::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                return Self::Untrusted;
+            }
+            sqlx::Error::Database(error)
+                if matches!(Code::of(error.as_ref()), Code::Postgres("28000"))
+                    && error.message().contains("no encryption") =>
+            {
+                return Self::WantsTls;
+            }
+            _ => {}
         }
         match error.as_database_error().map(Code::of) {
+            Some(Code::MySql(mysql::NEEDS_TLS)) => Self::WantsTls,
             Some(Code::MySql(mysql::ACCESS_DENIED) | Code::Postgres("28P01" | "28000")) => {
                 Self::Entry
             }

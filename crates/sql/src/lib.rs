@@ -33,4 +33,5 @@ pub use migrations::{Migration, Migrations, Schema, Step};
 pub use row::Row;
 pub use statement::Statement;
 pub use transaction::Transaction;
+pub use url::check_url;
 pub use value::{Params, Value};

@@ -27,6 +27,7 @@ pub use error::{Error, Result, Unreadable};
 pub use migrations::{Migration, Schema};
 pub use orders::{Order, OrderItem, OrderStatus};
 pub use payments::Payment;
+pub use qiang_sql::check_url;
 pub use refunds::{RefundCursor, RefundRecord, RefundStatus, SettleOutcome};
 pub use reviews::{Review, ReviewStatus};
 pub use sales::{Sale, SaleState};

@@ -45,6 +45,21 @@ impl Store {
         row.when("reading a setting")?.map(read).transpose()
     }
 
+    /// The settings whose names begin with `prefix`, by name.
+    pub async fn settings(&self, prefix: &str) -> Result<Vec<(String, String)>> {
+        let select = sql!(
+            "SELECT name, value FROM settings WHERE name >= ? AND name <= ? ORDER BY name LIMIT ?"
+        );
+        let last = last(prefix);
+        let values = [prefix.into(), last.as_str().into(), MAX_POSITIONS.into()];
+        let rows = self.database.fetch_all(select, &values).await.when("reading settings")?;
+        let read = |row| {
+            let mut fields = Fields::new(row, "settings", 1);
+            Ok((fields.text()?.to_owned(), fields.text()?.to_owned()))
+        };
+        rows.iter().map(read).collect()
+    }
+
     /// Sets a setting, in place of what it was; it is on the disk when this returns.
     pub async fn put_setting(&self, name: &str, value: &str) -> Result<()> {
         let upsert = sql!(

@@ -16,12 +16,15 @@ mod ports;
 mod program;
 mod resp;
 
+pub mod certificates;
 pub mod cluster;
 pub mod mariadb;
 pub mod postgres;
 pub mod redis;
+pub mod sentinel;
 pub mod shared;
 
+pub use certificates::Authority;
 pub use cluster::Cluster;
 pub use keeper::{PREPARE_LIMIT, START_LIMIT};
 pub use mariadb::Mariadb;
@@ -33,6 +36,7 @@ pub use program::{
 };
 pub use redis::Redis;
 pub use resp::Value;
+pub use sentinel::Sentinels;
 
 /// `--name=` and a path, in one argument.
 fn option(name: &str, path: &Path) -> OsString {

@@ -216,6 +216,7 @@ impl Encoder {
             RefundReason::Late => 0,
             RefundReason::AlreadyPaid => 1,
             RefundReason::AmountMismatch => 2,
+            RefundReason::ClaimLost => 3,
         });
         self.signed(refund.at.millis());
     }
@@ -377,6 +378,7 @@ impl<'a> Decoder<'a> {
                 0 => RefundReason::Late,
                 1 => RefundReason::AlreadyPaid,
                 2 => RefundReason::AmountMismatch,
+                3 => RefundReason::ClaimLost,
                 _ => return Err(DecodeError::OutOfRange { what: "refund reason" }),
             },
             at: Timestamp::from_millis(self.signed()?),

@@ -5,16 +5,22 @@
 //! a number, the borrower takes that number once, the sibling settles it. Whoever dies in between
 //! leaves a transfer that the next search, or a worker, finishes. "Sold out" is said only after
 //! two looks at all buckets, both empty, with nothing arriving in between.
+//!
+//! A server that has forgotten a lending would sell the lent units again, and nothing else would
+//! look wrong. So both sides keep the number of the last transfer, and before a node talks to a bucket
+//! over a new connection it compares the bucket with its siblings ([`Shared::compare_buckets`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::future::{join_all, try_join_all};
 use qiang_core::{Claim, ClaimRequest, Identity, LimitBy, Outcome, PoolId, Refusal, Terms, UserId};
+use redis::cmd;
 
-use super::Shared;
-use super::cell::{Cell, CellId, Found, Search, Turn};
-use super::wire::{Ask, Move, Said, Standing};
+use super::cell::{Cell, CellId, Found, Keys, Search, Turn};
+use super::wire::{self, Ask, Said, Sent, Standing};
+use super::{Engine, Shared, nonsense};
 use crate::Error;
 
 /// Searches of one claim; each ends with units in its bucket, or with the proof that there are
@@ -66,7 +72,7 @@ impl Shared {
         wish: ClaimRequest,
         terms: &Terms,
     ) -> Result<Said, Error> {
-        let cell = self.cell(CellId { pool: wish.pool, bucket: bucket_of(&wish, terms) });
+        let cell = self.bucket(CellId { pool: wish.pool, bucket: bucket_of(&wish, terms) }, terms);
         let wanted = wish.quantity.get();
         for _ in 0..MAX_SEARCHES {
             if cell.memory().answers(&wish, self.memory_time()) {
@@ -163,6 +169,7 @@ impl Shared {
                 continue;
             }
             before = None;
+            let received = |from| all[usize::from(own)].received_from(from);
             // From the one that has most, so that few transfers are needed.
             let richest = (0..terms.buckets)
                 .filter(|bucket| *bucket != own)
@@ -170,7 +177,7 @@ impl Shared {
             if let Some(from) = richest
                 && all[usize::from(from)].available > 0
             {
-                self.borrow(cell, from, wanted - here).await?;
+                self.borrow(cell, from, wanted - here, received(from)).await?;
             }
         }
         Err(Error::Overloaded)
@@ -181,15 +188,21 @@ impl Shared {
         cell: &Arc<Cell>,
         from: u16,
         units: u32,
+        received: u64,
     ) -> Result<(), Error> {
         let (pool, to) = (cell.id.pool, cell.id.bucket);
         let lender = self.cell(CellId { pool, bucket: from });
-        match self.ask(&lender, Ask::Lend { to, units }).await? {
-            Said::Lent { number, units } if units > 0 => {
-                self.finish_move(pool, from, Move { to, number, units }).await
-            }
+        match self.ask(&lender, Ask::Lend { to, units, received }).await? {
+            Said::Lent(sent) if sent.units > 0 => self.finish_move(pool, from, sent).await,
+            Said::GoneBack => Err(self.has_gone_back(&lender)),
             _ => Ok(()),
         }
+    }
+
+    /// The partition of a lender has forgotten what it lent.
+    fn has_gone_back(&self, lender: &Cell) -> Error {
+        self.era(lender.partition).lose_transfer(lender.id.pool);
+        Error::Unavailable
     }
 
     async fn standings(
@@ -197,16 +210,15 @@ impl Shared {
         pool: PoolId,
         buckets: u16,
     ) -> Result<Vec<Standing>, Error> {
-        let mut all = Vec::with_capacity(buckets.into());
-        for bucket in 0..buckets {
+        let stands = async |bucket| {
             let cell = self.cell(CellId { pool, bucket });
-            all.push(match self.ask(&cell, Ask::Stand).await? {
+            Ok(match self.ask(&cell, Ask::Stand).await? {
                 Said::Stands(standing) => standing,
                 // Not open yet, or never.
-                _ => Standing { available: 0, arrived: 0, pending: Vec::new() },
-            });
-        }
-        Ok(all)
+                _ => Standing::default(),
+            })
+        };
+        try_join_all((0..buckets).map(stands)).await
     }
 
     /// Finishes every transfer that was begun; says whether there was one.
@@ -217,7 +229,7 @@ impl Shared {
     ) -> Result<bool, Error> {
         let mut any = false;
         for (from, standing) in (0_u16..).zip(all) {
-            for pending in &standing.pending {
+            for pending in standing.sent.iter().filter(|sent| sent.units > 0) {
                 self.finish_move(pool, from, *pending).await?;
                 any = true;
             }
@@ -229,14 +241,16 @@ impl Shared {
         self: &Arc<Self>,
         pool: PoolId,
         from: u16,
-        Move { to, number, units }: Move,
+        Sent { to, number, units, position }: Sent,
     ) -> Result<(), Error> {
         let borrower = self.cell(CellId { pool, bucket: to });
-        // A borrower that was cleared meanwhile takes nothing: the sale is over.
-        self.ask(&borrower, Ask::Receive { from, number, units }).await?;
         let lender = self.cell(CellId { pool, bucket: from });
-        self.ask(&lender, Ask::Settle { to, number }).await?;
-        Ok(())
+        match self.ask(&borrower, Ask::Receive { from, number, units, position }).await? {
+            Said::GoneBack => Err(self.has_gone_back(&lender)),
+            // It was cleared meanwhile: the sale is over.
+            Said::Nothing => Ok(()),
+            _ => self.ask(&lender, Ask::Settle { to, number }).await.map(drop),
+        }
     }
 
     /// Finishes transfers whose borrower died on the way.
@@ -245,8 +259,132 @@ impl Shared {
         if terms.buckets > 1 {
             let all = self.standings(pool, terms.buckets).await?;
             self.finish_moves(pool, &all).await?;
+            self.compare_buckets(pool, terms.buckets).await?;
         }
         Ok(())
+    }
+
+    /// A cell of a pool with these terms, which knows that it has siblings.
+    pub(super) fn bucket(&self, id: CellId, terms: &Terms) -> Arc<Cell> {
+        let cell = self.cell(id);
+        cell.buckets.store(terms.buckets, Ordering::Release);
+        cell
+    }
+
+    /// Compares a bucket with its siblings, if it never was over the connection there is now. A
+    /// server that was restarted or replaced may have gone back, and nobody who knows may be alive.
+    pub(super) async fn compare_if_new(&self, cell: &Cell) -> Result<(), Error> {
+        let buckets = cell.buckets.load(Ordering::Acquire);
+        if buckets < 2 || self.is_compared(cell) {
+            return Ok(());
+        }
+        let head = self.cell(CellId::head(cell.id.pool));
+        let _one_for_all = head.comparing.lock().await;
+        if self.is_compared(cell) {
+            return Ok(());
+        }
+        self.compare_buckets(cell.id.pool, buckets).await
+    }
+
+    fn is_compared(&self, cell: &Cell) -> bool {
+        let compared = cell.compared.load(Ordering::Acquire);
+        self.link.connection_number(cell.partition).is_some_and(|number| number == compared)
+    }
+
+    /// Looks at the transfers of all buckets twice. Whatever one side knew at the first look, the
+    /// other side must know at the second: a lender what has arrived, a borrower what was settled. The
+    /// partition of one that does not is lost.
+    async fn compare_buckets(&self, pool: PoolId, buckets: u16) -> Result<(), Error> {
+        let cells: Vec<Arc<Cell>> =
+            (0..buckets).map(|bucket| self.cell(CellId { pool, bucket })).collect();
+        let first = join_all(cells.iter().map(|cell| self.transfers(cell))).await;
+        let connections: Vec<Option<u64>> =
+            cells.iter().map(|cell| self.link.connection_number(cell.partition)).collect();
+        let second = join_all(cells.iter().map(|cell| self.transfers(cell))).await;
+        let mut whole = second.iter().all(Result::is_ok);
+        for (one, before) in (0_u16..).zip(&first) {
+            // Whoever did not answer may know something about every other bucket.
+            let Ok(before) = before else {
+                whole = false;
+                continue;
+            };
+            for (other, after) in (0_u16..).zip(&second) {
+                let Ok(after) = after else { continue };
+                let settled = before.sent.iter().filter(|sent| sent.to == other && sent.units == 0);
+                let settled = settled.map(|sent| sent.number).max().unwrap_or(0);
+                let forgot_sending = after.sent_to(one) < before.received_from(other);
+                if forgot_sending || after.received_from(one) < settled {
+                    self.era(cells[usize::from(other)].partition).lose_transfer(pool);
+                    whole = false;
+                }
+            }
+        }
+        if !whole {
+            return Err(Error::Unavailable);
+        }
+        for ((cell, connection), after) in cells.iter().zip(connections).zip(&second) {
+            if let (Some(number), Ok(_)) = (connection, after)
+                && self.link.connection_number(cell.partition) == connection
+            {
+                cell.compared.store(number, Ordering::Release);
+            }
+        }
+        Ok(())
+    }
+
+    /// The transfers a bucket knows of, read without standing in its line: those in the line may wait
+    /// for this.
+    async fn transfers(&self, cell: &Cell) -> Result<Standing, Error> {
+        let key = cell.keys.get(Keys::MOVES);
+        let moves = self.read(cell.partition, cmd("HGETALL").arg(key)).await?;
+        let standing = wire::read_transfers(moves).map_err(nonsense)?;
+        for received in &standing.received {
+            // The lender's log cannot end before that.
+            let lender = self.cell(CellId { bucket: received.from, ..cell.id });
+            self.era(lender.partition).raise_position(received.position);
+        }
+        Ok(standing)
+    }
+}
+
+/// What the buckets of a pool hold together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Spread {
+    /// Units that are some bucket's, taken or not, or on their way to one.
+    pub units: u64,
+    /// Units taken beyond what there was.
+    pub short: u64,
+}
+
+impl Engine {
+    /// What the buckets of a pool hold together; it must be as much as the pool has. `None` if there is
+    /// no such pool, or units moved while they were counted.
+    pub async fn spread(&self, pool: PoolId) -> Result<Option<Spread>, Error> {
+        let Some(terms) = self.shared.terms(pool).await? else { return Ok(None) };
+        if terms.buckets > 1 {
+            self.shared.compare_buckets(pool, terms.buckets).await?;
+        }
+        let before = self.shared.standings(pool, terms.buckets).await?;
+        let after = self.shared.standings(pool, terms.buckets).await?;
+        let moves = |all: &[Standing]| -> Vec<u64> {
+            all.iter().flat_map(|one| one.sent.iter().map(|sent| sent.number)).collect()
+        };
+        if moves(&before) != moves(&after) {
+            return Ok(None);
+        }
+        let mut spread = Spread::default();
+        for (from, one) in (0_u16..).zip(&after) {
+            spread.units += u64::from(one.share);
+            spread.short += u64::from(one.short);
+            for sent in one.sent.iter().filter(|sent| sent.units > 0) {
+                // What has arrived is counted there.
+                if after[usize::from(sent.to)].received_from(from) < sent.number {
+                    spread.units += u64::from(sent.units);
+                }
+            }
+        }
+        spread.units = spread.units.saturating_sub(spread.short);
+        Ok(Some(spread))
     }
 }
 

@@ -3,14 +3,14 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use qiang_core::PoolId;
 use tokio::sync::oneshot;
 
-use super::link::tag;
 use super::sold_out::Memory;
+use super::tags::hash_tag;
 use super::wire::{Ask, Said};
 use crate::Error;
 
@@ -82,6 +82,12 @@ pub(super) struct Cell {
     pub(super) search: tokio::sync::Mutex<Search>,
     /// Of the first bucket: which bucket of the pool borrows on this node.
     pub(super) turn: Arc<tokio::sync::Mutex<()>>,
+    /// How many buckets its pool has, once somebody has claimed from it.
+    pub(super) buckets: AtomicU16,
+    /// The connection over which it was compared with its siblings.
+    pub(super) compared: AtomicU64,
+    /// Of the first bucket: of many who want the buckets to be compared one does it.
+    pub(super) comparing: tokio::sync::Mutex<()>,
 }
 
 /// Kept as long as no other bucket of the pool may borrow.
@@ -117,6 +123,9 @@ impl Cell {
             searches: AtomicU64::new(0),
             search: tokio::sync::Mutex::default(),
             turn: Arc::default(),
+            buckets: AtomicU16::new(1),
+            compared: AtomicU64::new(u64::MAX),
+            comparing: tokio::sync::Mutex::default(),
         }
     }
 
@@ -134,7 +143,7 @@ impl Cell {
 pub(super) struct Keys(pub(super) [String; Self::COUNT]);
 
 impl Keys {
-    pub(super) const COUNT: usize = 16;
+    pub(super) const COUNT: usize = 18;
     pub(super) const POOL: usize = 4;
     pub(super) const CLAIMS: usize = 5;
     pub(super) const BUYERS: usize = 6;
@@ -146,11 +155,14 @@ impl Keys {
     pub(super) const RESTOCKS: usize = 12;
     pub(super) const PORTIONS: usize = 13;
     pub(super) const RETURNED: usize = 14;
+    pub(super) const MOVES: usize = 15;
+    pub(super) const REFUNDED: usize = 16;
+    pub(super) const PAYERS: usize = 17;
 
     fn new(prefix: &str, partition: u16, id: CellId) -> Self {
         let shared = PartitionKeys::new(prefix, partition);
         let own = |what: &str| {
-            format!("{prefix}:{{{}}}:{what}:{}/{}", tag(partition), id.pool, id.bucket)
+            format!("{prefix}:{{{}}}:{what}:{}/{}", hash_tag(partition), id.pool, id.bucket)
         };
         Self([
             shared.meta,
@@ -169,6 +181,8 @@ impl Keys {
             own("portions"),
             own("returned"),
             own("moves"),
+            own("refunded"),
+            own("payers"),
         ])
     }
 
@@ -189,23 +203,16 @@ pub(super) struct PartitionKeys {
     pub(super) log: String,
     pub(super) pools: String,
     pub(super) dues: String,
-    pub(super) payers: String,
 }
 
 impl PartitionKeys {
     /// Which call of a node was the last to change something in a partition.
     pub(super) fn node(prefix: &str, partition: u16, node: u64) -> String {
-        format!("{prefix}:{{{}}}:node:{node:x}", tag(partition))
+        format!("{prefix}:{{{}}}:node:{node:x}", hash_tag(partition))
     }
 
     pub(super) fn new(prefix: &str, partition: u16) -> Self {
-        let key = |what: &str| format!("{prefix}:{{{}}}:{what}", tag(partition));
-        Self {
-            meta: key("meta"),
-            log: key("log"),
-            pools: key("pools"),
-            dues: key("dues"),
-            payers: key("payers"),
-        }
+        let key = |what: &str| format!("{prefix}:{{{}}}:{what}", hash_tag(partition));
+        Self { meta: key("meta"), log: key("log"), pools: key("pools"), dues: key("dues") }
     }
 }

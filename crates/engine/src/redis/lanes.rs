@@ -37,7 +37,7 @@ const MAX_PAUSE: Duration = Duration::from_millis(250);
 impl Shared {
     /// Asks one thing of a cell.
     pub(super) async fn ask(self: &Arc<Self>, cell: &Arc<Cell>, ask: Ask) -> Result<Said, Error> {
-        if self.era().is_lost(cell.partition) {
+        if self.era(cell.partition).is_lost() {
             return Err(Error::Unavailable);
         }
         let waiting = self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -93,7 +93,7 @@ impl Shared {
             held.asks = batch.len();
             let (asks, to): (Vec<_>, Vec<_>) =
                 batch.into_iter().map(|waiting| (waiting.ask, waiting.to)).unzip();
-            let era = self.era();
+            let era = self.era(cell.partition);
             match self.call(cell, lane, &era, &asks).await {
                 Ok(decided) => {
                     self.learn(cell, &era, &asks, &decided);
@@ -122,8 +122,8 @@ impl Shared {
             let question = Question { cell, lane, number, era, asks, time: self.given_time() };
             match self.answer(&question, watch).await? {
                 Answer::Decided(decided) => {
-                    era.raise_known(cell.partition, decided.seq);
-                    era.confirm(cell.partition, decided.last_change);
+                    era.raise_position(decided.seq);
+                    era.raise_change(decided.last_change);
                     self.stats.commit.record(watch.elapsed());
                     self.stats.batches.fetch_add(1, Ordering::Relaxed);
                     self.count(decided.counted);
@@ -131,7 +131,7 @@ impl Shared {
                 }
                 Answer::Again(counted) => self.count(counted),
                 Answer::Stale => return Err(Error::OutcomeUnknown),
-                Answer::Lost(_) => return Err(Error::Unavailable),
+                Answer::Lost => return Err(Error::Unavailable),
             }
         }
         Err(Error::Unavailable)
@@ -145,22 +145,27 @@ impl Shared {
     async fn answer(&self, question: &Question<'_>, asked: Stopwatch) -> Result<Answer, Error> {
         let (cell, era) = (question.cell, question.era);
         let (mut patience, mut may_have_happened) = (Patience::start(), false);
-        let mut pipe = self.packed(question, Try::First);
+        let mut this = Try::First;
         loop {
-            let failure = match self.link.ask_many(cell.partition, &pipe).await {
+            let asked_of_it = match self.compare_if_new(cell).await {
+                Ok(()) => {
+                    let pipe = self.packed(question, this);
+                    self.link.ask_many(cell.partition, &pipe).await
+                }
+                Err(_) if era.is_lost() => return Err(unanswered(may_have_happened)),
+                Err(_) => Err(Failure::passing("the buckets could not be compared", None, false)),
+            };
+            let failure = match asked_of_it {
                 Ok(answers) => match read(&answers, question, asked) {
-                    Ok(Answer::Lost(state)) => {
-                        era.lose(cell.partition, &state);
-                        // An earlier try of this very call may have been carried out.
-                        return Err(unanswered(may_have_happened));
+                    Ok(Answer::Lost) => {
+                        if self.confirm_loss(cell.partition, era).await {
+                            // An earlier try of this very call may have been carried out.
+                            return Err(unanswered(may_have_happened));
+                        }
+                        Failure::passing("the partition seemed to be lost", None, false)
                     }
                     Ok(answer) if self.is_replicated(&answers) => return Ok(answer),
-                    Ok(_) => Failure {
-                        may_have_happened: true,
-                        kind: Kind::Passing,
-                        what: "too few replicas have it yet",
-                        source: None,
-                    },
+                    Ok(_) => Failure::passing("too few replicas have it yet", None, true),
                     Err(error) => {
                         tracing::error!("Redis answered nonsense: {}", chain(&error));
                         return Err(Error::OutcomeUnknown);
@@ -184,24 +189,26 @@ impl Shared {
                 tracing::error!("given up: {}", chain(&failure));
                 return Err(unanswered(may_have_happened));
             }
-            pipe = self.packed(question, Try::Again);
+            this = Try::Again;
         }
     }
 
     fn packed(&self, question: &Question<'_>, this: Try) -> Pipeline {
         let Question { cell, lane, number, era, asks, time } = question;
-        let keep = this == Try::Again;
+        // Replicas are waited for with the connection's own last write. So that an answer that changed
+        // nothing waits for what it rests on, whoever wrote that, it writes something, too.
+        let keep = this == Try::Again || self.link.place().wait > 0;
         let signed = |number: u64| i64::try_from(number).expect("counted from 1");
         let mut packer = Packer::default();
         packer
             .list(8)
             .int(time.map_or(-1, Timestamp::millis))
             .text(era.name())
-            .int(signed(era.known(cell.partition)))
+            .int(signed(era.position()))
             .int(signed(*number))
             .text(&cell.id.pool.to_string());
         let own = wire::pack_asks(asks, &mut packer);
-        packer.int(keep.into()).int(signed(era.confirmed(cell.partition)));
+        packer.int(keep.into()).int(signed(era.change()));
         let lane_key = format!("{}:lane:{:x}:{lane}", cell.keys.get(Keys::POOL), self.node);
         let node_key = PartitionKeys::node(&self.link.place().prefix, cell.partition, self.node);
         let mut keys: Vec<&str> = cell.keys.0.iter().map(String::as_str).collect();
@@ -240,7 +247,7 @@ impl Shared {
         }
         let refused = decided.said.iter().filter(|said| said.is_sold_out()).count();
         let mut memory = cell.memory();
-        if !Arc::ptr_eq(era, &self.era()) {
+        if !Arc::ptr_eq(era, &self.era(cell.partition)) {
             return;
         }
         let Some((after, through)) = memory.note(decided, refused as u64) else { return };
@@ -270,11 +277,11 @@ impl Shared {
     ) {
         const AT_ONCE: u32 = 1_000;
         while after < through {
-            let next = through.min(after + AT_ONCE);
-            let read = self.claims_of_cell(cell, after, next).await;
+            let mut next = through.min(after + AT_ONCE);
+            let read = self.claims_of_cell(cell, after, &mut next).await;
             let mut memory = cell.memory();
             // Claims of another state are none of this one.
-            if !Arc::ptr_eq(era, &self.era()) {
+            if !Arc::ptr_eq(era, &self.era(cell.partition)) {
                 return;
             }
             match read {

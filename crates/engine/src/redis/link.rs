@@ -1,79 +1,69 @@
-//! Connections to one server or a cluster, and who has which partition.
+//! Questions to one server or a cluster, each sent to whoever has its partition.
 //!
-//! Every question belongs to one partition, so to one slot and one server. A connection on which
-//! anything went wrong is dropped, because nobody knows what is still on its way. What failed is
-//! told by one thing only: whether it may have happened.
+//! Every question belongs to one partition, so to one slot and one server. A server in trouble
+//! fails the questions for its own partitions and delays no others. What failed is told by one
+//! thing first: whether it may have happened.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+mod connections;
+mod failure;
+mod owners;
+mod tls;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, IntoConnectionInfo as _,
-    Pipeline, RedisConnectionInfo, RedisError, ServerErrorKind, Value,
-};
-use tokio::sync::Mutex;
+use futures_util::future::join_all;
+use redis::{Arg, Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
 
-use super::url::{Node, Place};
+pub use self::failure::Failure;
+pub(super) use self::failure::Kind;
+pub(super) use self::tls::Tls;
+pub use self::tls::TlsError;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Longer than any script of ours takes; a server that needs more is as good as gone.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
+use self::connections::{Connections, RESPONSE_TIMEOUT};
+use self::owners::Owners;
+use super::url::{Node, Place, Shape};
+
 /// Steps from server to server until one has the slot.
 const MAX_REDIRECTS: usize = 4;
-const SLOTS: u16 = 16_384;
-
-/// What went wrong, and whether it may have happened all the same.
-#[derive(Debug, thiserror::Error)]
-#[error("{what}")]
-pub struct Failure {
-    /// Whether the server may have carried it out.
-    pub(super) may_have_happened: bool,
-    pub(super) kind: Kind,
-    pub(super) what: &'static str,
-    #[source]
-    pub(super) source: Option<RedisError>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Trying again may help.
-    Passing,
-    /// The server does not know the script.
-    NoScript,
-    /// Trying again is of no use: wrong password, no permission, not a Redis.
-    Lasting,
-}
 
 /// All servers of one [`Place`].
 #[derive(Debug)]
 pub(super) struct Link {
     place: Place,
-    connections: RwLock<HashMap<Node, Arc<Seat>>>,
-    /// For each partition its server; empty until asked in a cluster.
-    owners: RwLock<Arc<[Node]>>,
-    slots: Box<[u16]>,
+    connections: Arc<Connections>,
+    owners: Arc<Owners>,
 }
 
-/// Where the connection to one server is kept.
-#[derive(Debug, Default)]
-struct Seat {
-    connection: Mutex<Option<(u64, MultiplexedConnection)>>,
-    /// How often none could be had.
-    failed: AtomicU64,
+/// Where a question goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Way {
+    node: Node,
+    /// Whether the slot is on its way there, so that each question has to say `ASKING`.
+    asking: bool,
 }
 
 impl Link {
-    pub(super) fn new(place: Place) -> Self {
-        let slots = (0..place.partitions).map(|p| slot(tag(p).as_bytes())).collect();
-        let owners: Arc<[Node]> = if place.cluster {
-            Arc::new([])
-        } else {
-            vec![place.nodes[0].clone(); place.partitions.into()].into()
-        };
-        Self { place, connections: RwLock::default(), owners: RwLock::new(owners), slots }
+    pub(super) fn new(place: Place) -> Result<Self, TlsError> {
+        let wait = Duration::from_millis(u64::from(place.wait_ms));
+        let tls = place.tls.as_ref().map(Tls::load).transpose()?;
+        let sentinels = matches!(place.shape, Shape::Sentinel(_)).then(|| {
+            Connections::new(connections::Way {
+                login: place.sentinel_login.clone(),
+                database: 0,
+                tls: tls.clone(),
+                patience: RESPONSE_TIMEOUT,
+            })
+        });
+        let connections = Connections::new(connections::Way {
+            login: place.login.clone(),
+            database: place.database,
+            tls,
+            patience: RESPONSE_TIMEOUT + wait,
+        });
+        let owners = Arc::new(Owners::new(&place, sentinels));
+        Ok(Self { connections: Arc::new(connections), owners, place })
     }
 
     pub(super) fn place(&self) -> &Place {
@@ -82,368 +72,255 @@ impl Link {
 
     /// One question to the server that has the partition.
     pub(super) async fn ask(&self, partition: u16, cmd: &Cmd) -> Result<Value, Failure> {
-        let mut pipe = Pipeline::with_capacity(1);
-        pipe.add_command(cmd.clone());
-        let mut answers = self.ask_many(partition, &pipe).await?;
+        let mut answers = self.ask_many(partition, &alone(cmd)).await?;
         answers.pop().ok_or(Failure::passing("an answer is missing", None, true))
     }
 
     /// Several questions, in one go, to the server that has the partition; the first one that is
-    /// refused fails all.
+    /// refused fails all. While a slot moves, its keys lie on two servers: each question is
+    /// answered by the one that has its key.
     pub(super) async fn ask_many(
         &self,
         partition: u16,
         pipe: &Pipeline,
     ) -> Result<Vec<Value>, Failure> {
-        let mut node = self.owner(partition).await?;
-        let mut asking = false;
-        for _ in 0..MAX_REDIRECTS {
-            let answers = self.send(&node, pipe, asking).await?;
-            let error = answers.iter().enumerate().find_map(|(place, answer)| match answer {
-                Value::ServerError(error) => Some((place, RedisError::from(error.clone()))),
-                _ => None,
-            });
-            let Some((place, error)) = error else { return Ok(answers) };
-            // With the address comes the slot, which is known.
-            let other = error.redirect_node().and_then(|(address, _)| address_of(address, &node));
-            match (error.kind(), other) {
-                (ErrorKind::Server(ServerErrorKind::Moved), Some(other)) => {
-                    node = other;
-                    asking = false;
-                    self.owns(partition, &node);
+        let owners = self.owners.all(&self.connections).await?;
+        let node = owners[usize::from(partition)].clone();
+        let answers = self.send(&node, pipe).await?;
+        if self.place.wait > 0 && self.waited_in_vain(pipe, &answers) {
+            // A master without its replicas may have been cut off and replaced.
+            self.owners.are_stale(&self.connections);
+        }
+        if !answers.iter().any(|answer| matches!(answer, Value::ServerError(_))) {
+            return Ok(answers);
+        }
+        self.follow(partition, pipe, answers, Way { node, asking: false }).await
+    }
+
+    fn waited_in_vain(&self, pipe: &Pipeline, answers: &[Value]) -> bool {
+        let too_few =
+            |have: &Value| matches!(have, Value::Int(have) if *have < self.place.wait.into());
+        pipe.cmd_iter().zip(answers).any(|(cmd, answer)| is_wait(cmd) && too_few(answer))
+    }
+
+    /// Asks those questions again, elsewhere, to which the answer was that somebody else has the
+    /// key.
+    async fn follow(
+        &self,
+        partition: u16,
+        pipe: &Pipeline,
+        mut answers: Vec<Value>,
+        first: Way,
+    ) -> Result<Vec<Value>, Failure> {
+        let cmds: Vec<&Cmd> = pipe.cmd_iter().collect();
+        let mut asked: Vec<(usize, Way)> = (0..cmds.len()).map(|p| (p, first.clone())).collect();
+        for hops in 0.. {
+            let open = self.redirected(partition, &cmds, &answers, asked)?;
+            let Some((_, way)) = open.first() else { return Ok(answers) };
+            if hops == MAX_REDIRECTS {
+                break;
+            }
+            let way = way.clone();
+            let mut some = Pipeline::with_capacity(open.len() * 2);
+            for (place, _) in open.iter().filter(|(_, other)| *other == way) {
+                if way.asking {
+                    // It holds for the next command only.
+                    some.cmd("ASKING");
                 }
-                (ErrorKind::Server(ServerErrorKind::Ask), Some(other)) => {
-                    node = other;
-                    asking = true;
+                some.add_command(cmds[*place].clone());
+            }
+            let said = self.send(&way.node, &some).await?;
+            let each = if way.asking { 2 } else { 1 };
+            let mut said = said.into_iter().skip(each - 1).step_by(each);
+            for (place, _) in open.iter().filter(|(_, other)| *other == way) {
+                answers[*place] = said.next().unwrap_or(Value::Nil);
+            }
+            asked = open;
+        }
+        let what = "the cluster sends from one server to the next";
+        Err(Failure::passing(what, None, cmds.len() > 1))
+    }
+
+    /// Of the questions that were asked those that have to go elsewhere, and where. A `WAIT` goes
+    /// where the question before it goes, because it speaks of its own connection only.
+    fn redirected(
+        &self,
+        partition: u16,
+        cmds: &[&Cmd],
+        answers: &[Value],
+        asked: Vec<(usize, Way)>,
+    ) -> Result<Vec<(usize, Way)>, Failure> {
+        let mut open: Vec<(usize, Way)> = Vec::new();
+        for (place, way) in asked {
+            let Value::ServerError(error) = &answers[place] else {
+                let before = open.last().filter(|(before, _)| before + 1 == place);
+                if let Some((_, way)) = before.filter(|_| is_wait(cmds[place])) {
+                    let way = way.clone();
+                    open.push((place, way));
+                }
+                continue;
+            };
+            let error = RedisError::from(error.clone());
+            // With the address comes the slot, which is known.
+            let other = error.redirect_node().and_then(|(to, _)| address_of(to, &way.node));
+            match (error.kind(), other) {
+                (ErrorKind::Server(ServerErrorKind::Moved), Some(node)) => {
+                    self.owners.set(partition, &node);
+                    self.owners.are_stale(&self.connections);
+                    open.push((place, Way { node, asking: false }));
+                }
+                (ErrorKind::Server(ServerErrorKind::Ask), Some(node)) => {
+                    open.push((place, Way { node, asking: true }));
                 }
                 _ => {
-                    // A replica: the address may mean another server by now.
-                    if error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly) {
-                        self.leave(&node);
-                    }
-                    let mut failure = Failure::refused(error);
+                    let mut failure = self.refused(&way.node, error);
                     // What came before it was carried out.
                     failure.may_have_happened |= place > 0;
-                    if failure.kind == Kind::Passing {
-                        // Whoever says so may have lost the slot since.
-                        self.forget_owners();
-                    }
                     return Err(failure);
                 }
             }
         }
-        Err(Failure::passing("the cluster sends from one server to the next", None, false))
+        Ok(open)
     }
 
-    /// One question for every partition, with one round trip to each server.
-    pub(super) async fn ask_each(&self, cmds: impl Fn(u16) -> Cmd) -> Result<Vec<Value>, Failure> {
-        let mut answers = vec![Value::Nil; self.place.partitions.into()];
-        let mut by_node = HashMap::<Node, Vec<u16>>::new();
-        for partition in 0..self.place.partitions {
-            by_node.entry(self.owner(partition).await?).or_default().push(partition);
+    /// One question for every partition, with one round trip to each server, all servers at once.
+    /// A server that does not answer fails its own partitions only.
+    pub(super) async fn ask_each(&self, cmds: impl Fn(u16) -> Cmd) -> Vec<Result<Value, Failure>> {
+        self.ask_some(|partition| Some(cmds(partition))).await.into_iter().flatten().collect()
+    }
+
+    /// The same for some partitions; `None` for those that are not asked.
+    pub(super) async fn ask_some(
+        &self,
+        cmds: impl Fn(u16) -> Option<Cmd>,
+    ) -> Vec<Option<Result<Value, Failure>>> {
+        let cmds: Vec<Option<Cmd>> = (0..self.place.partitions).map(cmds).collect();
+        let owners = match self.owners.all(&self.connections).await {
+            Ok(owners) => owners,
+            Err(failure) => {
+                let fail = |cmd: Option<Cmd>| cmd.map(|_| Err(failure.clone()));
+                return cmds.into_iter().map(fail).collect();
+            }
+        };
+        let mut by_node = BTreeMap::<&Node, Vec<u16>>::new();
+        for (partition, (node, cmd)) in (0_u16..).zip(owners.iter().zip(&cmds)) {
+            if cmd.is_some() {
+                by_node.entry(node).or_default().push(partition);
+            }
         }
-        for (node, partitions) in by_node {
+        let cmds = &cmds;
+        let asked = by_node.into_iter().map(|(node, partitions)| async move {
+            let of = |partition: &u16| cmds[usize::from(*partition)].as_ref();
             let mut pipe = Pipeline::with_capacity(partitions.len());
-            for partition in &partitions {
-                pipe.add_command(cmds(*partition));
+            for cmd in partitions.iter().filter_map(of) {
+                pipe.add_command(cmd.clone());
             }
-            for (partition, answer) in partitions.iter().zip(self.send(&node, &pipe, false).await?)
-            {
-                answers[usize::from(*partition)] = match answer {
-                    // Moved in between; the single question finds its way.
-                    Value::ServerError(_) => self.ask(*partition, &cmds(*partition)).await?,
-                    answer => answer,
-                };
-            }
+            let answers = match self.send(node, &pipe).await {
+                Ok(answers) => answers,
+                Err(failure) => {
+                    return partitions.into_iter().map(|p| (p, Err(failure.clone()))).collect();
+                }
+            };
+            let each = partitions.into_iter().zip(answers).map(|(partition, answer)| async move {
+                let Value::ServerError(error) = answer else { return (partition, Ok(answer)) };
+                let error = RedisError::from(error);
+                match (error.redirect_node(), of(&partition)) {
+                    // The single question finds its way.
+                    (Some(_), Some(cmd)) => (partition, self.ask(partition, cmd).await),
+                    _ => (partition, Err(self.refused(node, error))),
+                }
+            });
+            join_all(each).await
+        });
+        let mut answers: Vec<_> = cmds.iter().map(|_| None).collect();
+        for (partition, answer) in join_all(asked).await.into_iter().flatten() {
+            answers[usize::from(partition)] = Some(answer);
         }
-        Ok(answers)
+        answers
     }
 
-    /// One question to each server there is, in no order.
-    pub(super) async fn ask_servers(&self, cmd: &Cmd) -> Result<Vec<Value>, Failure> {
-        let mut nodes = Vec::new();
-        for partition in 0..self.place.partitions {
-            nodes.push(self.owner(partition).await?);
-        }
-        nodes.sort();
-        nodes.dedup();
-        let mut answers = Vec::new();
-        for node in nodes {
-            let mut pipe = Pipeline::with_capacity(1);
-            pipe.add_command(cmd.clone());
-            for answer in self.send(&node, &pipe, false).await? {
-                answers.push(answer.extract_error().map_err(Failure::refused)?);
-            }
-        }
-        Ok(answers)
+    /// One question to each server there is, all at once; for each partition what its server said.
+    pub(super) async fn ask_servers(&self, cmd: &Cmd) -> Vec<Result<Value, Failure>> {
+        let owners = match self.owners.all(&self.connections).await {
+            Ok(owners) => owners,
+            Err(failure) => return vec![Err(failure); self.place.partitions.into()],
+        };
+        let pipe = &alone(cmd);
+        let mut servers: Vec<&Node> = owners.iter().collect();
+        servers.sort();
+        servers.dedup();
+        let asked = servers.into_iter().map(|node| async move {
+            let answer = match self.send(node, pipe).await {
+                Ok(mut answers) => answers.pop().unwrap_or(Value::Nil).extract_error(),
+                Err(failure) => return (node, Err(failure)),
+            };
+            (node, answer.map_err(|error| self.refused(node, error)))
+        });
+        let answers: BTreeMap<&Node, _> = join_all(asked).await.into_iter().collect();
+        owners.iter().map(|node| answers[node].clone()).collect()
+    }
+
+    /// The number of the connection that is kept to the server of a partition. Another number says
+    /// that it was connected to anew, or that another server has the partition.
+    pub(super) fn connection_number(&self, partition: u16) -> Option<u64> {
+        self.connections.number(&self.owners.known_of(partition)?)
     }
 
     /// Every server there is, with the partitions it has.
     pub(super) async fn servers(&self) -> Result<BTreeMap<Node, Vec<u16>>, Failure> {
         let mut servers = BTreeMap::<Node, Vec<u16>>::new();
-        for partition in 0..self.place.partitions {
-            servers.entry(self.owner(partition).await?).or_default().push(partition);
+        let owners = self.owners.all(&self.connections).await?;
+        for (partition, node) in (0_u16..).zip(owners.iter()).take(self.place.partitions.into()) {
+            servers.entry(node.clone()).or_default().push(partition);
         }
         Ok(servers)
     }
 
     /// Drops all connections, as if the network had.
     pub(super) fn drop_connections(&self) {
-        self.connections.write().unwrap_or_else(PoisonError::into_inner).clear();
+        self.connections.drop_all();
     }
 
     /// Several questions to one server; what it refuses is among the answers.
-    pub(super) async fn send(
-        &self,
-        node: &Node,
-        pipe: &Pipeline,
-        asking: bool,
-    ) -> Result<Vec<Value>, Failure> {
-        let seat = self.seat(node);
-        let connected = self.connected(node, &seat).await;
-        // Whoever cannot be reached may have been replaced.
-        let (number, mut connection) = connected.inspect_err(|_| self.forget_owners())?;
-        let sent = if asking {
-            // It holds for the next command only.
-            let mut with_asking = Pipeline::with_capacity(pipe.len() * 2);
-            for cmd in pipe.cmd_iter() {
-                with_asking.cmd("ASKING");
-                with_asking.add_command(cmd.clone());
-            }
-            let sent = connection.send_packed_commands(&with_asking, 0, with_asking.len()).await;
-            sent.map(|answers| answers.into_iter().skip(1).step_by(2).collect())
-        } else {
-            connection.send_packed_commands(pipe, 0, pipe.len()).await
-        };
-        match sent {
-            Ok(answers) => Ok(answers),
-            Err(error) => {
-                let mut kept = seat.connection.lock().await;
-                if kept.as_ref().is_some_and(|(kept, _)| *kept == number) {
-                    *kept = None;
-                }
-                self.forget_owners();
-                Err(Failure::passing("Redis did not answer", Some(error), true))
-            }
-        }
+    pub(super) async fn send(&self, node: &Node, pipe: &Pipeline) -> Result<Vec<Value>, Failure> {
+        let sent = self.connections.send(node, pipe).await;
+        // Whoever does not answer may have been replaced.
+        sent.inspect_err(|_| self.owners.are_stale(&self.connections))
     }
 
-    fn seat(&self, node: &Node) -> Arc<Seat> {
-        let seats = self.connections.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(seat) = seats.get(node) {
-            return Arc::clone(seat);
+    /// A server said no.
+    fn refused(&self, node: &Node, error: RedisError) -> Failure {
+        // A replica: the address may mean another server by now.
+        if error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly) {
+            self.connections.leave(node);
         }
-        drop(seats);
-        let mut seats = self.connections.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(seats.entry(node.clone()).or_default())
+        let failure = Failure::refused(error);
+        if failure.hints_at_new_owner() {
+            self.owners.are_stale(&self.connections);
+        }
+        failure
     }
+}
 
-    /// Forgets the connection to a server; what is on its way may still be answered.
-    fn leave(&self, node: &Node) {
-        self.connections.write().unwrap_or_else(PoisonError::into_inner).remove(node);
-    }
+fn alone(cmd: &Cmd) -> Pipeline {
+    let mut pipe = Pipeline::with_capacity(1);
+    pipe.add_command(cmd.clone());
+    pipe
+}
 
-    async fn connected(
-        &self,
-        node: &Node,
-        seat: &Seat,
-    ) -> Result<(u64, MultiplexedConnection), Failure> {
-        let failed = seat.failed.load(Ordering::Acquire);
-        let mut kept = seat.connection.lock().await;
-        if let Some((number, connection)) = kept.as_ref() {
-            return Ok((*number, connection.clone()));
-        }
-        // Of many who want one, one tries; the others would try in vain, one after the other.
-        if seat.failed.load(Ordering::Acquire) != failed {
-            return Err(Failure::passing("Redis could not be reached just now", None, false));
-        }
-        let connection = self.connect(node).await.inspect_err(|_| {
-            seat.failed.fetch_add(1, Ordering::AcqRel);
-        })?;
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        *kept = Some((number, connection.clone()));
-        Ok((number, connection))
-    }
-
-    async fn connect(&self, node: &Node) -> Result<MultiplexedConnection, Failure> {
-        let mut login = RedisConnectionInfo::default().set_db(self.place.database);
-        if let Some(user) = &self.place.user {
-            login = login.set_username(user);
-        }
-        if let Some(password) = &self.place.password {
-            login = login.set_password(password);
-        }
-        let address = ConnectionAddr::Tcp(node.host.clone(), node.port);
-        let unusable = |error| Failure::unreachable(error);
-        let info = address.into_connection_info().map_err(unusable)?.set_redis_settings(login);
-        let client = Client::open(info).map_err(unusable)?;
-        let wait = Duration::from_millis(u64::from(self.place.wait_ms));
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_TIMEOUT))
-            .set_response_timeout(Some(RESPONSE_TIMEOUT + wait));
-        client.get_multiplexed_async_connection_with_config(&config).await.map_err(unusable)
-    }
-
-    async fn owner(&self, partition: u16) -> Result<Node, Failure> {
-        let known = || self.owners.read().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(node) = known().get(usize::from(partition)) {
-            return Ok(node.clone());
-        }
-        self.find_owners().await?;
-        let found = known().get(usize::from(partition)).cloned();
-        found.ok_or(Failure::passing("the cluster does not say who has the slots", None, false))
-    }
-
-    fn owns(&self, partition: u16, node: &Node) {
-        let mut owners = self.owners.write().unwrap_or_else(PoisonError::into_inner);
-        let mut all = owners.to_vec();
-        if let Some(owner) = all.get_mut(usize::from(partition)) {
-            *owner = node.clone();
-            *owners = all.into();
-        }
-    }
-
-    fn forget_owners(&self) {
-        if self.place.cluster {
-            *self.owners.write().unwrap_or_else(PoisonError::into_inner) = Arc::new([]);
-        }
-    }
-
-    /// Asks one server after the other who has which slots.
-    async fn find_owners(&self) -> Result<(), Failure> {
-        let mut nodes: Vec<Node> = {
-            let seats = self.connections.read().unwrap_or_else(PoisonError::into_inner);
-            seats.keys().cloned().collect()
-        };
-        nodes.extend(self.place.nodes.iter().cloned());
-        let mut last = Failure::passing("no server of the cluster answers", None, false);
-        for node in nodes {
-            let mut pipe = Pipeline::with_capacity(1);
-            pipe.cmd("CLUSTER").arg("SLOTS");
-            let slots = match self.send(&node, &pipe, false).await {
-                Ok(mut answers) => answers.pop().map(Value::extract_error),
-                Err(failure) => {
-                    last = Failure { may_have_happened: false, ..failure };
-                    continue;
-                }
-            };
-            match slots {
-                Some(Ok(slots)) => {
-                    if let Some(owners) = self.owners_of(&slots, &node) {
-                        *self.owners.write().unwrap_or_else(PoisonError::into_inner) = owners;
-                        return Ok(());
-                    }
-                    last = Failure::passing("the cluster does not cover all slots", None, false);
-                }
-                Some(Err(error)) => last = Failure::refused(error),
-                None => {}
-            }
-        }
-        Err(last)
-    }
-
-    /// For each partition the server that has its slot; `None` when a slot has none.
-    fn owners_of(&self, slots: &Value, asked: &Node) -> Option<Arc<[Node]>> {
-        let Value::Array(ranges) = slots else { return None };
-        let mut ranged = Vec::new();
-        for range in ranges {
-            let Value::Array(range) = range else { return None };
-            let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = &range[..] else {
-                return None;
-            };
-            let [host, Value::Int(port), ..] = &master[..] else { return None };
-            let host = match host {
-                Value::BulkString(host) => String::from_utf8(host.clone()).ok()?,
-                _ => String::new(),
-            };
-            let port = u16::try_from(*port).ok()?;
-            ranged.push((*first..=*last, Node { host: host_of(&host, asked), port }));
-        }
-        let owner = |slot: &u16| {
-            let found = ranged.iter().find(|(range, _)| range.contains(&i64::from(*slot)));
-            found.map(|(_, node)| node.clone())
-        };
-        self.slots.iter().map(owner).collect()
-    }
+fn is_wait(cmd: &Cmd) -> bool {
+    matches!(cmd.args_iter().next(), Some(Arg::Simple(b"WAIT")))
 }
 
 /// A server that does not know its own name has the one it was asked under.
 fn host_of(host: &str, asked: &Node) -> String {
-    if host.is_empty() { asked.host.clone() } else { host.to_owned() }
+    if matches!(host, "" | "?") { asked.host.clone() } else { host.to_owned() }
 }
 
 /// The server that `asked` sends on to, from `host:port`.
 fn address_of(address: &str, asked: &Node) -> Option<Node> {
     let (host, port) = address.rsplit_once(':')?;
     Some(Node { host: host_of(host, asked), port: port.parse().ok()? })
-}
-
-impl Failure {
-    fn passing(what: &'static str, source: Option<RedisError>, may_have_happened: bool) -> Self {
-        Self { may_have_happened, kind: Kind::Passing, what, source }
-    }
-
-    /// Nothing was heard for too long.
-    pub(super) fn silent() -> Self {
-        Self::passing("Redis did not answer in time", None, true)
-    }
-
-    /// No connection, so nothing was sent.
-    fn unreachable(error: RedisError) -> Self {
-        let kind = match error.kind() {
-            ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig => Kind::Lasting,
-            _ => Kind::Passing,
-        };
-        let what = match kind {
-            Kind::Lasting => "Redis refused the login; check user and password in the URL",
-            _ => "Redis cannot be reached; check the address, and that it runs",
-        };
-        Self { may_have_happened: false, kind, what, source: Some(error) }
-    }
-
-    /// The server said no.
-    fn refused(error: RedisError) -> Self {
-        use ServerErrorKind as E;
-        let kind = match error.kind() {
-            ErrorKind::Server(E::NoScript) => Kind::NoScript,
-            ErrorKind::Server(
-                E::BusyLoading
-                | E::TryAgain
-                | E::ClusterDown
-                | E::MasterDown
-                | E::ReadOnly
-                | E::Moved
-                | E::Ask,
-            ) => Kind::Passing,
-            _ => match error.code() {
-                // Out of memory, disk trouble, a script that is busy, too few replicas: a person
-                // can mend that while we wait.
-                Some("OOM" | "MISCONF" | "BUSY" | "NOREPLICAS" | "UNKILLABLE") => Kind::Passing,
-                // Whoever waited for replicas is told that the server is one itself now.
-                Some("UNBLOCKED") => Kind::Passing,
-                _ => Kind::Lasting,
-            },
-        };
-        // A script that fails for a reason we do not know may have failed half way.
-        let may_have_happened = kind == Kind::Lasting || error.code() == Some("UNBLOCKED");
-        Self { may_have_happened, kind, what: "Redis refused", source: Some(error) }
-    }
-}
-
-/// The hash tag of a partition: whatever holds it lies in one slot.
-pub(super) fn tag(partition: u16) -> String {
-    format!("p{partition}")
-}
-
-/// The slot of a hash tag: CRC-16 (XMODEM) of it.
-fn slot(tag: &[u8]) -> u16 {
-    let crc = tag.iter().fold(0_u16, |crc, byte| {
-        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
-            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
-        })
-    });
-    crc % SLOTS
 }
 
 #[cfg(test)]
@@ -458,12 +335,5 @@ mod tests {
         assert_eq!(address_of("::1:6381", &asked), Some(node("::1", 6381)));
         assert_eq!(address_of(":6381", &asked), Some(node("one", 6381)));
         assert_eq!(address_of("nonsense", &asked), None);
-    }
-
-    #[test]
-    fn slots_are_those_of_redis() {
-        // The examples of its cluster specification, and of `CLUSTER KEYSLOT`.
-        assert_eq!(super::slot(b"123456789"), 0x31C3);
-        assert_eq!(super::slot(b"foo"), 12182);
     }
 }

@@ -8,11 +8,12 @@ use qiang_core::{Claim, Event, PoolId, PoolState, Refund};
 use redis::{Pipeline, Value, cmd, from_redis_value};
 
 use super::cell::{Cell, CellId, Keys, PartitionKeys};
-use super::{Engine, OpenError, PartitionState, Place, Shared, TRIM, nonsense, wire};
+use super::wire::Kept;
+use super::{
+    Engine, FORMAT, Failure, OpenError, PartitionState, Place, Shared, TRIM, nonsense, wire,
+};
 use crate::{Error, LogError, chain};
 
-/// Cells with something overdue that are looked at together in one partition.
-const DUE_IN_PARTITION: usize = 64;
 /// Entries of a log read at once; each holds what one call decided.
 const ENTRIES_AT_ONCE: usize = 32;
 /// Numbers asked for at once when claims are paged.
@@ -25,18 +26,25 @@ impl Engine {
         self.place().partitions
     }
 
-    /// For each partition the position of its last event.
+    /// For each partition the position of its last event; of one that does not answer the last one
+    /// this process knows. Fails when none answers.
     pub async fn positions(&self) -> Result<Vec<u64>, Error> {
+        let position = |(partition, end): (u16, Option<u64>)| {
+            end.unwrap_or_else(|| self.shared.era(partition).position())
+        };
+        Ok((0..).zip(self.ends().await?).map(position).collect())
+    }
+
+    /// For each partition the position of its last event, if its server answers; fails when none
+    /// does.
+    pub async fn ends(&self) -> Result<Vec<Option<u64>>, Error> {
         let prefix = &self.place().prefix;
         let read = self.shared.link.ask_each(|partition| {
             cmd("HGET").arg(PartitionKeys::new(prefix, partition).meta).arg("seq").to_owned()
         });
-        let answers = read.await.map_err(|failure| {
-            tracing::warn!("positions not read: {}", chain(&failure));
-            Error::Unavailable
-        })?;
+        let answers = answered("positions", read.await)?;
         let position = |answer| from_redis_value::<Option<u64>>(answer).ok().flatten().unwrap_or(0);
-        Ok(answers.into_iter().map(position).collect())
+        Ok(answers.into_iter().map(|answer| answer.map(position)).collect())
     }
 
     /// The events of a partition behind a position, about `max` of them, and the position of the
@@ -65,8 +73,9 @@ impl Engine {
         to: &mut Vec<Event>,
     ) -> Result<Option<u64>, LogError> {
         let keys = PartitionKeys::new(&self.place().prefix, partition);
-        let era = self.shared.era();
-        let known = era.known(partition).max(after);
+        let era = self.shared.era(partition);
+        era.raise_position(after);
+        let known = era.known();
         let mut pipe = Pipeline::with_capacity(3);
         pipe.add_command(PartitionState::ask(&keys.meta));
         pipe.cmd("HGET").arg(&keys.meta).arg("trimmed");
@@ -76,18 +85,20 @@ impl Engine {
         let mut answers = answers.map_err(LogError::redis)?.into_iter();
         let mut next = || answers.next().unwrap_or(Value::Nil);
         let (state, trimmed, entries) = (PartitionState::read(next()), next(), next());
-        if state.seq < after {
-            era.raise_known(partition, after);
-        }
-        if !era.is_right(partition, known, &state) {
+        if era.is_lost() || !era.fits(known, &state) {
+            self.shared.confirm_loss(partition, &era).await;
             return Err(LogError::Behind { after, end: state.seq });
         }
         let oldest = from_redis_value::<Option<u64>>(trimmed).ok().flatten().unwrap_or(0);
         if after < oldest {
             return Err(LogError::Trimmed { after, oldest });
         }
+        let entries = sequence(entries);
+        if !entries.is_empty() {
+            self.shared.replicated(partition, &keys.meta).await?;
+        }
         let mut last = None;
-        for entry in sequence(entries) {
+        for entry in entries {
             let (position, pool, packed) = read_entry(entry).ok_or(LogError::Nonsense)?;
             wire::read_events(pool, &packed, to).map_err(|_| LogError::Nonsense)?;
             last = Some(position);
@@ -107,19 +118,50 @@ impl Engine {
 }
 
 impl Shared {
-    pub(super) async fn check_partitions(&self, place: &Place) -> Result<(), OpenError> {
+    /// Waits until as many replicas as `wait` says have everything the partition holds. Otherwise the
+    /// records could come to hold what a failover loses, although nobody was told about it. Redis
+    /// waits for the last write of the connection that asks, so there has to be one.
+    pub(super) async fn replicated(&self, partition: u16, meta: &str) -> Result<(), LogError> {
+        if self.link.place().wait == 0 {
+            return Ok(());
+        }
+        let mut pipe = Pipeline::with_capacity(2);
+        pipe.cmd("HSET").arg(meta).arg("read").arg(1);
+        self.add_wait(&mut pipe);
+        let answers = self.ask_patiently(partition, &pipe).await.map_err(LogError::redis)?;
+        if self.is_replicated(&answers) { Ok(()) } else { Err(LogError::TooFewReplicas) }
+    }
+
+    /// Whether this Redis holds what this version of qiang can work with; marks an empty one as its
+    /// own.
+    pub(super) async fn check_layout(&self, place: &Place) -> Result<(), OpenError> {
         let unusable = |source| OpenError::Link { place: place.clone(), source };
         let key = PartitionKeys::new(&place.prefix, 0).meta;
-        let wanted = place.partitions;
-        let mut pipe = Pipeline::with_capacity(2);
-        pipe.cmd("HSETNX").arg(&key).arg("partitions").arg(wanted);
-        pipe.cmd("HGET").arg(&key).arg("partitions");
-        let mut answers = self.link.ask_many(0, &pipe).await.map_err(unusable)?;
-        let found = answers.pop().and_then(|answer| from_redis_value(answer).ok()).unwrap_or(0);
-        if found != wanted {
-            return Err(OpenError::Partitions { place: place.clone(), found, wanted });
+        let ask = cmd("HMGET").arg(&key).arg("partitions").arg("format").to_owned();
+        let read = async || {
+            let answer = self.link.ask(0, &ask).await.map_err(unusable)?;
+            Ok::<(Option<u16>, Option<u32>), OpenError>(
+                from_redis_value(answer).unwrap_or_default(),
+            )
+        };
+        let (mut found, mut format) = read().await?;
+        if (found, format) == (None, None) {
+            let mut pipe = Pipeline::with_capacity(2);
+            pipe.cmd("HSETNX").arg(&key).arg("format").arg(FORMAT);
+            pipe.cmd("HSETNX").arg(&key).arg("partitions").arg(place.partitions);
+            self.link.ask_many(0, &pipe).await.map_err(unusable)?;
+            (found, format) = read().await?;
         }
-        Ok(())
+        match (format.unwrap_or(1), found.unwrap_or(0), place.partitions) {
+            (FORMAT, found, wanted) if found == wanted => Ok(()),
+            (FORMAT, found, wanted) => {
+                Err(OpenError::Partitions { place: place.clone(), found, wanted })
+            }
+            (found, ..) if found < FORMAT => {
+                Err(OpenError::OlderLayout { place: place.clone(), found })
+            }
+            (found, ..) => Err(OpenError::NewerLayout { place: place.clone(), found }),
+        }
     }
 
     /// The newest `max` pools, newest first.
@@ -131,7 +173,8 @@ impl Shared {
             let key = PartitionKeys::new(prefix, partition).pools;
             cmd("ZREVRANGE").arg(key).arg(0).arg(last).arg("WITHSCORES").to_owned()
         });
-        let answers = read.await.map_err(|failure| {
+        let answers: Result<Vec<Value>, _> = read.await.into_iter().collect();
+        let answers = answers.map_err(|failure| {
             tracing::warn!("pools not listed: {}", chain(&failure));
             Error::Unavailable
         })?;
@@ -147,59 +190,25 @@ impl Shared {
 
     /// Fails when a partition is not the one that was there: what is not there is not none.
     async fn check_all(&self) -> Result<(), Error> {
-        let (era, place) = (self.era(), self.link.place());
-        let known: Vec<u64> = (0..place.partitions).map(|partition| era.known(partition)).collect();
+        let place = self.link.place();
+        let eras: Vec<_> = (0..place.partitions).map(|partition| self.era(partition)).collect();
+        let known: Vec<_> = eras.iter().map(|era| era.known()).collect();
         let read = self.link.ask_each(|partition| {
             PartitionState::ask(&PartitionKeys::new(&place.prefix, partition).meta)
         });
-        let answers = read.await.map_err(|failure| {
+        let answers: Result<Vec<Value>, _> = read.await.into_iter().collect();
+        let answers = answers.map_err(|failure| {
             tracing::warn!("partitions not looked at: {}", chain(&failure));
             Error::Unavailable
         })?;
         let mut all_right = true;
-        for ((partition, known), answer) in (0_u16..).zip(known).zip(answers) {
-            let state = PartitionState::read(answer);
-            all_right &= !era.is_lost(partition) && era.is_right(partition, known, &state);
+        for (partition, answer) in (0_u16..).zip(answers) {
+            let (era, known) = (&eras[usize::from(partition)], known[usize::from(partition)]);
+            if era.is_lost() || !era.fits(known, &PartitionState::read(answer)) {
+                all_right &= !era.is_lost() && !self.confirm_loss(partition, era).await;
+            }
         }
         if all_right { Ok(()) } else { Err(Error::Unavailable) }
-    }
-
-    /// Cells in which something is overdue.
-    pub(super) async fn due_cells(&self) -> Result<Vec<CellId>, Error> {
-        let prefix = &self.link.place().prefix;
-        let now = match self.given_time() {
-            Some(now) => now,
-            None => self.server_time().await?,
-        };
-        let read = self.link.ask_each(|partition| {
-            let key = PartitionKeys::new(prefix, partition).dues;
-            let mut cmd = cmd("ZRANGEBYSCORE");
-            cmd.arg(key).arg("-inf").arg(now.millis());
-            cmd.arg("LIMIT").arg(0).arg(DUE_IN_PARTITION).to_owned()
-        });
-        let answers = read.await.map_err(|failure| {
-            tracing::debug!("what is due was not read: {}", chain(&failure));
-            Error::Unavailable
-        })?;
-        let mut due = Vec::new();
-        for (partition, answer) in (0_u16..).zip(answers) {
-            if self.era().is_lost(partition) {
-                continue;
-            }
-            let cells: Vec<String> = from_redis_value(answer).unwrap_or_default();
-            due.extend(cells.iter().filter_map(|cell| CellId::parse(cell)));
-        }
-        Ok(due)
-    }
-
-    async fn server_time(&self) -> Result<qiang_core::Timestamp, Error> {
-        let time = self.link.ask(0, &cmd("TIME")).await.map_err(|failure| {
-            tracing::debug!("the time was not told: {}", chain(&failure));
-            Error::Unavailable
-        })?;
-        let (seconds, micros): (i64, i64) =
-            from_redis_value(time).map_err(|_| Error::Unavailable)?;
-        Ok(qiang_core::Timestamp::from_millis(seconds * 1_000 + micros / 1_000))
     }
 
     /// The changes of a pool as a whole, oldest first, from the `from`th on; -1 is the last.
@@ -254,79 +263,137 @@ impl Shared {
     ) -> Result<Vec<Claim>, Error> {
         let Some(terms) = self.terms(pool).await? else { return Ok(Vec::new()) };
         let buckets = u32::from(terms.buckets);
-        let mut ends = Vec::new();
+        let max = max.clamp(1, NUMBERS_AT_ONCE) as usize;
+        let mut wanted = Vec::new();
         for bucket in 0..terms.buckets {
             let cell = self.cell(CellId { pool, bucket });
-            let claims = match self.ask_pool(&cell, wire::Ask::Look).await? {
-                qiang_core::Outcome::Done(view) => view.claims,
-                _ => 0,
-            };
-            ends.push((cell, claims));
+            let own = u32::from(bucket) + 1;
+            let first = after.saturating_sub(own - 1).div_ceil(buckets);
+            let places = self.places(&cell).await?;
+            let numbers = places.from(first).map(|place| place * buckets + own);
+            wanted.extend(numbers.take(max).map(|number| (number, bucket)));
         }
-        // The highest number any bucket has given out.
-        let last = ends.iter().map(|(cell, claims)| match claims {
-            0 => 0,
-            claims => (claims - 1) * buckets + u32::from(cell.id.bucket) + 1,
-        });
-        let last = last.max().unwrap_or(0);
-        let mut from = after;
-        while from < last {
-            let to = last.min(from.saturating_add(max.clamp(1, NUMBERS_AT_ONCE)));
-            let mut found = Vec::new();
-            for (cell, _) in &ends {
-                found.extend(self.claims_between(cell, from, to, buckets).await?);
-            }
-            if !found.is_empty() {
-                found.sort_by_key(|claim| claim.id.number);
-                return Ok(found);
-            }
-            from = to;
+        wanted.sort_unstable();
+        wanted.truncate(max);
+        let mut found = Vec::new();
+        for bucket in 0..terms.buckets {
+            let own = wanted.iter().filter(|(_, of)| *of == bucket).map(|(number, _)| *number);
+            let cell = self.cell(CellId { pool, bucket });
+            found.extend(self.claims_numbered(&cell, own.collect(), buckets).await?);
         }
-        Ok(Vec::new())
+        found.sort_by_key(|claim| claim.id.number);
+        Ok(found)
     }
 
-    /// The claims of one cell with numbers behind `after` up to `through`, counted in the cell.
+    /// The claims at the places behind the `after`th of a cell up to the `through`th, which is raised
+    /// if there are none before.
     pub(super) async fn claims_of_cell(
         &self,
         cell: &Cell,
         after: u32,
-        through: u32,
+        through: &mut u32,
     ) -> Result<Vec<Claim>, Error> {
         let Some(terms) = self.terms(cell.id.pool).await? else { return Ok(Vec::new()) };
-        let buckets = u32::from(terms.buckets);
-        self.claims_between(cell, after * buckets, through * buckets, buckets).await
+        let (buckets, own) = (u32::from(terms.buckets), u32::from(cell.id.bucket) + 1);
+        let places = self.places(cell).await?;
+        let first = places.from(after).next().unwrap_or(places.end);
+        *through = first.max(*through);
+        let numbers = places.from(first).take_while(|place| place < through);
+        let numbers = numbers.map(|place| place * buckets + own).collect();
+        self.claims_numbered(cell, numbers, buckets).await
     }
 
-    async fn claims_between(
+    /// Where the claims of a cell are.
+    async fn places(&self, cell: &Cell) -> Result<Places, Error> {
+        let key = cell.keys.get(Keys::POOL);
+        let read =
+            self.read(cell.partition, cmd("HMGET").arg(key).arg("state").arg("gaps")).await?;
+        let (state, gaps): (Option<Vec<u8>>, Option<Vec<u8>>) =
+            from_redis_value(read).unwrap_or_default();
+        let counts = state.as_deref().map(wire::read_counts).transpose().map_err(nonsense)?;
+        let gaps = gaps.as_deref().map(wire::read_gaps).transpose().map_err(nonsense)?;
+        let end = counts.map_or(0, |counts| counts.numbers);
+        Ok(Places { end, gaps: gaps.unwrap_or_default() })
+    }
+
+    async fn claims_numbered(
         &self,
         cell: &Cell,
-        after: u32,
-        through: u32,
+        numbers: Vec<u32>,
         buckets: u32,
     ) -> Result<Vec<Claim>, Error> {
-        let own = u32::from(cell.id.bucket);
-        let numbers: Vec<u32> =
-            (after + 1..=through).filter(|number| (number - 1) % buckets == own).collect();
-        if numbers.is_empty() {
+        let (Some(first), Some(last)) = (numbers.first().copied(), numbers.last().copied()) else {
             return Ok(Vec::new());
-        }
-        let mut blocks: Vec<String> =
+        };
+        let mut blocks: Vec<Vec<u8>> =
             numbers.iter().map(|number| wire::block_of((number - 1) / buckets)).collect();
         blocks.dedup();
         let mut ask = cmd("HMGET");
         ask.arg(cell.keys.get(Keys::CLAIMS)).arg(&blocks);
-        ask.arg(numbers.into_iter().map(wire::field_of).collect::<Vec<_>>());
+        ask.arg(numbers.iter().copied().map(wire::field_of).collect::<Vec<_>>());
         let read = self.read(cell.partition, &ask).await?;
         let found: Vec<Option<Vec<u8>>> = from_redis_value(read).unwrap_or_default();
         let mut claims = BTreeMap::new();
+        let own = std::iter::repeat_n(None, blocks.len()).chain(numbers.into_iter().map(Some));
         // What lies in a field of its own is newer than what its block says.
-        for packed in found.into_iter().flatten() {
-            let some = wire::read_claims_of(cell.id.pool, &packed).map_err(nonsense)?;
-            claims.extend(some.into_iter().map(|claim| (claim.id.number, claim)));
+        for (number, packed) in own.zip(found) {
+            let Some(packed) = packed else { continue };
+            match wire::read_kept(cell.id.pool, &packed).map_err(nonsense)? {
+                Kept::Claims(some) => {
+                    claims.extend(some.into_iter().map(|claim| (claim.id.number, claim)));
+                }
+                Kept::Change(change) => {
+                    let granted = number.and_then(|number| claims.get_mut(&number));
+                    if let Some(claim) = granted {
+                        *claim = change.of(claim);
+                    }
+                }
+            }
         }
-        let asked = |claim: &Claim| (after + 1..=through).contains(&claim.id.number);
+        let asked = |claim: &Claim| (first..=last).contains(&claim.id.number);
         Ok(claims.into_values().filter(asked).collect())
     }
+}
+
+/// The places of a cell that have claims: all before the end, but for the gaps.
+struct Places {
+    end: u32,
+    gaps: Vec<wire::Gap>,
+}
+
+impl Places {
+    fn from(&self, first: u32) -> impl Iterator<Item = u32> + '_ {
+        let mut next = first;
+        std::iter::from_fn(move || {
+            let gap = self.gaps.iter().find(|(from, to)| (*from..*to).contains(&next));
+            next = gap.map_or(next, |(_, to)| *to);
+            let place = next;
+            next += 1;
+            (place < self.end).then_some(place)
+        })
+    }
+}
+
+/// What each partition answered, if it did; fails when none has.
+pub(super) fn answered(
+    what: &str,
+    answers: Vec<Result<Value, Failure>>,
+) -> Result<Vec<Option<Value>>, Error> {
+    let mut failed = None;
+    let answer = |answer: Result<Value, Failure>| answer.map_err(|new| failed = Some(new)).ok();
+    let answers: Vec<Option<Value>> = answers.into_iter().map(answer).collect();
+    if let Some(failure) = failed {
+        let all = answers.iter().all(Option::is_none);
+        tracing::debug!(
+            "{what} not read{}: {}",
+            if all { "" } else { " everywhere" },
+            chain(&failure)
+        );
+        if all {
+            return Err(Error::Unavailable);
+        }
+    }
+    Ok(answers)
 }
 
 fn sequence(value: Value) -> Vec<Value> {

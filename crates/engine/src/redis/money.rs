@@ -1,32 +1,34 @@
-//! A payment counts once, in whichever pool, and bucket of it, it was seen first, although these
-//! cells lie in different partitions and no script reaches two of them.
+//! A payment counts once in a pool, in the bucket in which it was seen first, although buckets lie in
+//! different partitions and no script reaches two of them.
 //!
-//! A payment is reserved for a cell before it is told there, under a number that rises with every
-//! new reservation (the fence). A cell that never took the payment can be made to leave it to
-//! another: it notes the fence, and turns away whoever comes with an older one. Every step can be
-//! repeated, and whoever dies in between leaves nothing that stands in the way of the next. Whoever
-//! reserved it is given time to tell it first: otherwise tellers of several cells could take it from
-//! one another for ever.
+//! In a pool with buckets a payment is reserved for a bucket before it is told there. One of the
+//! pool's own buckets, given by the payment's id, keeps the reservation, so that no other sale's
+//! server has a say. A reservation has a number that rises whenever it changes hands (the fence). A
+//! bucket that never took the payment can be made to leave it to another: it notes the fence, and
+//! turns away whoever comes with an older one. Every step can be repeated, and whoever dies in between
+//! leaves nothing that stands in the way of the next. Whoever reserved it is given time to tell it
+//! first: otherwise tellers of several buckets could take it from one another for ever.
 
 use std::sync::Arc;
 
 use qiang_core::{ClaimId, Outcome, PayRequest, PaymentId, Refusal, Settlement};
-use redis::{Pipeline, Value};
 
-use super::cell::{CellId, Found, PartitionKeys};
+use super::Shared;
+use super::cell::{CellId, Found};
 use super::lanes::Patience;
 use super::wire::{Ask, Paid, Said};
-use super::{REGISTRY, Shared};
-use crate::{Error, chain};
+use crate::Error;
 
 /// Changes of hands before somebody is told to ask again.
 const MAX_ROUNDS: usize = 16;
+/// The fence in a pool without buckets, where nobody else can have a payment.
+const NO_FENCE: u32 = 1;
 
 /// Who has a payment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Owner {
     text: String,
-    cell: CellId,
+    bucket: u16,
     fence: u32,
 }
 
@@ -48,11 +50,16 @@ impl Shared {
             return Ok(Outcome::Refused(Refusal::NoSuchClaim));
         };
         let id = CellId::of_claim(pool, number, terms.buckets);
-        let cell = self.cell(id);
-        let mut borrow = terms.buckets > 1;
+        let cell = self.bucket(id, &terms);
+        let spread = terms.buckets > 1;
+        let mut borrow = spread;
         let (mut turn, mut patience) = (None, Patience::start());
         for round in 1..=MAX_ROUNDS {
-            let Some(fence) = self.reserve(&pay.payment, id, &mut patience).await? else {
+            let fence = match spread {
+                true => self.reserve(&pay.payment, id, terms.buckets, &mut patience).await?,
+                false => Some(NO_FENCE),
+            };
+            let Some(fence) = fence else {
                 return Ok(Outcome::Refused(Refusal::PaymentConflict));
             };
             let ask = match doing {
@@ -80,85 +87,55 @@ impl Shared {
         Err(Error::Unavailable)
     }
 
-    /// Reserves a payment for a cell and gives the fence; `None` when another one has it.
+    /// Reserves a payment for a bucket and gives the fence; `None` when another one has it.
     async fn reserve(
         self: &Arc<Self>,
         payment: &PaymentId,
         cell: CellId,
+        buckets: u16,
         patience: &mut Patience,
     ) -> Result<Option<u32>, Error> {
+        let keeper = CellId { pool: cell.pool, bucket: keeper_of(payment, buckets) };
+        let keeper = self.cell(keeper);
         let mut expected = String::new();
         for _ in 0..MAX_ROUNDS {
-            let owner = self.register(payment, cell, &expected).await?;
-            if owner.cell == cell {
+            let (payment, bucket) = (payment.clone(), cell.bucket);
+            let ask = Ask::Reserve { payment: payment.clone(), bucket, expected };
+            // Reserving changes nothing anybody was told.
+            let owner = match self.ask(&keeper, ask).await {
+                Ok(Said::Owner(text)) => Owner::read(&text).ok_or(Error::Unavailable)?,
+                Ok(_) | Err(Error::OutcomeUnknown) => return Err(Error::Unavailable),
+                Err(error) => return Err(error),
+            };
+            if owner.bucket == cell.bucket {
                 return Ok(Some(owner.fence));
             }
             if !patience.pause().await {
                 break;
             }
-            if self.keeps(&owner, payment).await? {
+            let other = self.cell(CellId { pool: cell.pool, bucket: owner.bucket });
+            // If it has not taken the payment by now, it never will under this fence.
+            if let Said::Owned =
+                self.ask(&other, Ask::Leave { payment, fence: owner.fence }).await?
+            {
                 return Ok(None);
             }
             expected = owner.text;
         }
         Err(Error::Unavailable)
     }
+}
 
-    /// Whether the owner has taken the payment; if not, it never will under this fence.
-    async fn keeps(self: &Arc<Self>, owner: &Owner, payment: &PaymentId) -> Result<bool, Error> {
-        let ask = Ask::Disown { payment: payment.clone(), fence: owner.fence };
-        let said = self.ask(&self.cell(owner.cell), ask).await?;
-        Ok(matches!(said, Said::Owned))
-    }
-
-    async fn register(
-        &self,
-        payment: &PaymentId,
-        cell: CellId,
-        expected: &str,
-    ) -> Result<Owner, Error> {
-        let partition = self.partition_of_payment(payment);
-        let era = self.era();
-        if era.is_lost(partition) {
-            return Err(Error::Unavailable);
-        }
-        let keys = PartitionKeys::new(&self.link.place().prefix, partition);
-        let mut call = REGISTRY.call([&*keys.meta, &*keys.payers]);
-        call.arg(payment.as_str()).arg(cell.to_string()).arg(expected);
-        call.arg(era.name()).arg(era.reserved(partition));
-        let mut pipe = Pipeline::with_capacity(2);
-        pipe.add_command(call);
-        self.add_wait(&mut pipe);
-        // Reserving changes nothing anybody was told.
-        let answers = self.ask_patiently(partition, &pipe).await.map_err(|failure| {
-            tracing::warn!("a payment could not be reserved: {}", chain(&failure));
-            Error::Unavailable
-        })?;
-        let is_replicated = self.is_replicated(&answers);
-        let answer = answers.into_iter().next().unwrap_or(Value::Nil);
-        let (what, text, count): (String, String, u64) =
-            redis::from_redis_value(answer).unwrap_or_default();
-        match (&*what, Owner::read(&text)) {
-            ("ok", Some(owner)) => {
-                era.raise_reserved(partition, count);
-                if is_replicated { Ok(owner) } else { Err(Error::Unavailable) }
-            }
-            ("lost", _) => {
-                era.lose_payments(partition, &text);
-                Err(Error::Unavailable)
-            }
-            _ => {
-                tracing::error!("the registry of payments answered nonsense");
-                Err(Error::Unavailable)
-            }
-        }
-    }
+/// The bucket that keeps which bucket of its pool a payment counts in.
+pub(super) fn keeper_of(payment: &PaymentId, buckets: u16) -> u16 {
+    let place = crc32fast::hash(payment.as_str().as_bytes()) % u32::from(buckets);
+    u16::try_from(place).expect("less than the buckets")
 }
 
 impl Owner {
     fn read(text: &str) -> Option<Self> {
-        let (cell, fence) = text.split_once(':')?;
-        let (cell, fence) = (CellId::parse(cell)?, fence.parse().ok()?);
-        Some(Self { text: text.to_owned(), cell, fence })
+        let (bucket, fence) = text.split_once(':')?;
+        let (bucket, fence) = (bucket.parse().ok()?, fence.parse().ok()?);
+        Some(Self { text: text.to_owned(), bucket, fence })
     }
 }

@@ -12,7 +12,8 @@ use futures_util::future::join_all;
 use redis::{ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
 
 use super::Engine;
-use super::link::{Failure, tag};
+use super::link::Failure;
+use super::tags::hash_tag;
 use super::url::Node;
 
 /// How long one server is waited for; longer than a healthy one takes by far.
@@ -76,12 +77,12 @@ impl Prober {
     async fn probe(&self, node: &Node, partitions: &[u16]) -> Option<Trouble> {
         let (link, place) = (&self.engine.shared.link, self.engine.shared.link.place());
         let mut pipe = Pipeline::with_capacity(2);
-        let key = format!("{}:{{{}}}:probe", place.prefix, tag(*partitions.first()?));
+        let key = format!("{}:{{{}}}:probe", place.prefix, hash_tag(*partitions.first()?));
         pipe.cmd("SET").arg(key).arg(1).arg("EX").arg(KEPT_SECS);
         if place.wait > 0 {
             pipe.cmd("WAIT").arg(place.wait).arg(place.wait_ms.min(MAX_WAIT_MS));
         }
-        let asked = tokio::time::timeout(PATIENCE, link.send(node, &pipe, false)).await;
+        let asked = tokio::time::timeout(PATIENCE, link.send(node, &pipe)).await;
         let (problem, why) = match asked {
             Err(_) => wrong(&Failure::silent()),
             Ok(Err(failure)) => wrong(&failure),

@@ -94,7 +94,7 @@ impl Memory {
         };
         let good_for = ends.map(until).into_iter().fold(GOOD_FOR, Duration::min);
         let empty = Some(Empty {
-            claims: decided.claims,
+            claims: decided.numbers,
             by_identity: decided.by_identity,
             at: decided.now,
             since: decided.asked,
@@ -107,10 +107,10 @@ impl Memory {
         }
         let learn = self.refused >= WORTH_IT
             && !self.learning
-            && self.known < decided.claims
-            && decided.claims <= MAX_BUYERS;
+            && self.known < decided.numbers
+            && decided.numbers - decided.skipped <= MAX_BUYERS;
         self.learning |= learn;
-        learn.then_some((self.known, decided.claims))
+        learn.then_some((self.known, decided.numbers))
     }
 
     /// Learns the buyers of the claims behind the `after`th up to the `through`th.

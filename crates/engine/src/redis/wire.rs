@@ -3,6 +3,7 @@
 //! Both sides are written by us; what cannot be read is a bug or a damaged server, and is told as
 //! [`Unpackable`], never guessed at.
 
+mod bucket;
 mod stored;
 
 use std::num::NonZeroU32;
@@ -14,12 +15,13 @@ use qiang_core::{
     Terms, Timestamp, UserId,
 };
 
-use super::PartitionState;
 use super::pack::{Packer, Result, Unpackable, Unpacker};
 
+pub(super) use self::bucket::{Gap, Sent, Standing, pack_gaps, read_gaps, read_transfers};
+use self::bucket::{read_sent, read_standing};
 pub(super) use self::stored::{
-    is_refunded, pack_change, pack_claim, pack_paid, pack_refund, pack_refunded, read_change,
-    read_claim, read_claims_of, read_events, read_refund,
+    Change, Kept, pack_change, pack_changed, pack_claim, pack_refund, pack_run, read_change,
+    read_claim, read_events, read_kept, read_refund,
 };
 use self::stored::{number_or_none, reason_number, split, state, time, time_or_none};
 use crate::{Decoder, Encoder, Stopwatch};
@@ -45,8 +47,8 @@ pub(super) enum Ask {
         by: Option<UserId>,
         reason: ReleaseReason,
     },
-    /// `fence` is the number of the payment's reservation; `borrow` asks to be told instead of
-    /// refunding when only stock is missing.
+    /// `fence` is the number of the payment's reservation, in a pool with buckets; `borrow` asks to
+    /// be told instead of refunding when only stock is missing.
     Pay {
         pay: PayRequest,
         fence: u32,
@@ -56,7 +58,14 @@ pub(super) enum Ask {
         pay: PayRequest,
         fence: u32,
     },
-    Disown {
+    /// Which bucket a payment counts in: `bucket`, if that is the expected one's to give.
+    Reserve {
+        payment: PaymentId,
+        bucket: u16,
+        expected: String,
+    },
+    /// Leaves a payment to another bucket, if it was never taken.
+    Leave {
         payment: PaymentId,
         fence: u32,
     },
@@ -73,14 +82,17 @@ pub(super) enum Ask {
         number: u32,
     },
     Tick,
+    /// `received` is the number of the last transfer that arrived there.
     Lend {
         to: u16,
         units: u32,
+        received: u64,
     },
     Receive {
         from: u16,
         number: u64,
         units: u32,
+        position: u64,
     },
     Settle {
         to: u16,
@@ -98,52 +110,37 @@ pub(super) enum Said {
     Money(Paid),
     /// To `Find`.
     Found(Option<Claim>),
-    /// To `Lend`: the number of the transfer and its units, 0 of which is none.
-    Lent {
-        number: u64,
-        units: u32,
-    },
+    /// To `Lend`: the transfer; with 0 units it is none.
+    Lent(Sent),
     /// To `Stand`.
     Stands(Standing),
     /// Nothing to tell.
     Done,
     /// There is no such cell.
     Nothing,
-    /// To `Disown`: the pool has the payment.
+    /// To `Reserve`: which bucket has the payment, and its fence.
+    Owner(String),
+    /// To `Leave`: the bucket has taken the payment.
     Owned,
+    /// To `Lend` and `Receive`: the lender has forgotten a transfer.
+    GoneBack,
 }
 
 /// What became of money, or why nothing was done with it yet.
 #[derive(Debug, Clone)]
 pub(super) enum Paid {
     Settled(Outcome<Settlement>),
-    /// The payment was given to another pool; reserve it again.
+    /// The payment was left to another bucket; reserve it again.
     Elsewhere,
     /// Stock is missing here; other buckets may have some.
     NeedsStock,
-}
-
-/// What a bucket has, and what it sent that has not arrived.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Standing {
-    pub(super) available: u32,
-    pub(super) arrived: u64,
-    pub(super) pending: Vec<Move>,
-}
-
-/// Units on their way to another bucket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Move {
-    pub(super) to: u16,
-    pub(super) number: u64,
-    pub(super) units: u32,
 }
 
 /// The answer to a whole call.
 #[derive(Debug)]
 pub(super) enum Answer {
     /// The state is not the one the caller knows.
-    Lost(PartitionState),
+    Lost,
     /// A later call of the lane was here already.
     Stale,
     /// More was overdue than one call releases.
@@ -169,8 +166,9 @@ pub(super) struct Decided {
     pub(super) next_due: Option<Timestamp>,
     pub(super) closes: Option<Timestamp>,
     pub(super) available: u32,
-    /// Claims the cell ever granted.
-    pub(super) claims: u32,
+    /// Numbers of claims the cell has used, and how many of these belong to no claim.
+    pub(super) numbers: u32,
+    pub(super) skipped: u32,
     pub(super) by_identity: bool,
     pub(super) buckets: u16,
     pub(super) said: Vec<Said>,
@@ -282,8 +280,14 @@ impl Ask {
                     .int(low)
                     .int((*fence).into())
             }
-            Self::Disown { payment, fence } => {
-                to.list(3).text("disown").text(payment.as_str()).int((*fence).into())
+            Self::Reserve { payment, bucket, expected } => to
+                .list(4)
+                .text("reserve")
+                .text(payment.as_str())
+                .int((*bucket).into())
+                .text(expected),
+            Self::Leave { payment, fence } => {
+                to.list(3).text("leave").text(payment.as_str()).int((*fence).into())
             }
             Self::Restock { units, request } => {
                 to.list(3).text("restock").int(units.get().into()).text(request.as_str())
@@ -294,15 +298,19 @@ impl Ask {
             Self::Look => to.list(1).text("look"),
             Self::Find { number } => to.list(2).text("find").int((*number).into()),
             Self::Tick => to.list(1).text("tick"),
-            Self::Lend { to: other, units } => {
-                to.list(3).text("lend").int((*other).into()).int((*units).into())
-            }
-            Self::Receive { from, number, units } => to
+            Self::Lend { to: other, units, received } => to
                 .list(4)
+                .text("lend")
+                .int((*other).into())
+                .int((*units).into())
+                .int(long(*received)),
+            Self::Receive { from, number, units, position } => to
+                .list(5)
                 .text("receive")
                 .int((*from).into())
                 .int(long(*number))
-                .int((*units).into()),
+                .int((*units).into())
+                .int(long(*position)),
             Self::Settle { to: other, number } => {
                 to.list(3).text("settle").int((*other).into()).int(long(*number))
             }
@@ -372,23 +380,34 @@ fn pack_claims(asks: &[Ask], to: &mut Packer) -> Vec<u8> {
 }
 
 /// Claims in a block.
-const BLOCK: u32 = 16;
+pub(super) const BLOCK: u32 = 16;
 
 /// A claim's number where the script keeps something by it.
-pub(super) fn field_of(number: u32) -> String {
-    format!("{number:010}")
+pub(super) fn field_of(number: u32) -> Vec<u8> {
+    number.to_be_bytes().to_vec()
+}
+
+/// The number in a field.
+pub(super) fn number_of(field: &[u8]) -> Option<u32> {
+    field.try_into().ok().map(u32::from_be_bytes)
+}
+
+/// Claims that are due together, from one number to another.
+pub(super) fn due_of(first: u32, last: u32) -> Vec<u8> {
+    [first.to_be_bytes(), last.to_be_bytes()].concat()
 }
 
 /// A buyer as the script keeps them: their latest claim and, unless that is one, the units used.
-pub(super) fn buyer(latest: u32, used: u32) -> String {
-    let field = field_of(latest);
-    if used == 1 { field } else { format!("{field}:{used}") }
+pub(super) fn buyer(latest: u32, used: u32) -> Vec<u8> {
+    if used == 1 { field_of(latest) } else { due_of(latest, used) }
 }
 
 /// The block that a claim lies in, unless it lies in a field of its own; `place` is its place among
 /// the claims of its cell.
-pub(super) fn block_of(place: u32) -> String {
-    format!("b{}", place / BLOCK)
+pub(super) fn block_of(place: u32) -> Vec<u8> {
+    let mut field = b"b".to_vec();
+    field.extend((place / BLOCK).to_be_bytes());
+    field
 }
 
 /// A request id where the script keeps something by it: they are a user's own.
@@ -400,15 +419,18 @@ impl Ask {
     /// Whether it may bring units back, or end the sale.
     pub(super) fn changes_stock(&self) -> bool {
         match self {
-            Self::Claim { .. } | Self::Look | Self::Find { .. } | Self::Stand | Self::MayClear => {
-                false
-            }
+            Self::Claim { .. }
+            | Self::Look
+            | Self::Find { .. }
+            | Self::Stand
+            | Self::MayClear
+            | Self::Reserve { .. }
+            | Self::Leave { .. } => false,
             Self::Open { .. }
             | Self::Order { .. }
             | Self::Release { .. }
             | Self::Pay { .. }
             | Self::Refund { .. }
-            | Self::Disown { .. }
             | Self::Restock { .. }
             | Self::Close
             | Self::Clear
@@ -431,8 +453,8 @@ impl Said {
 pub(super) struct Counts {
     /// Changes of the pool as a whole.
     pub(super) version: u32,
-    /// Claims that were granted.
-    pub(super) claims: u32,
+    /// Numbers of claims that were used.
+    pub(super) numbers: u32,
 }
 
 /// Reads the counts out of a state as the rules write it.
@@ -444,7 +466,7 @@ pub(super) fn read_counts(state: &[u8]) -> Result<Counts> {
     for _ in 0..BETWEEN {
         from.int()?;
     }
-    Ok(Counts { version, claims: from.number()? })
+    Ok(Counts { version, numbers: from.number()? })
 }
 
 /// Reads the answer to a call.
@@ -457,10 +479,7 @@ pub(super) fn read_answer(
     let mut from = Unpacker::new(bytes);
     from.list()?;
     match from.text()? {
-        "lost" => {
-            let (epoch, seq, torn) = (from.text()?.into(), from.number()?, from.int()? == 1);
-            Ok(Answer::Lost(PartitionState { epoch, seq, torn }))
-        }
+        "lost" => Ok(Answer::Lost),
         "stale" => Ok(Answer::Stale),
         "again" => Ok(Answer::Again(read_counted(&mut from)?)),
         "ok" => {
@@ -490,7 +509,8 @@ pub(super) fn read_answer(
                 next_due,
                 closes: grants.as_ref().and_then(|grants| grants.closes),
                 available,
-                claims: grants.as_ref().map_or(0, |grants| grants.claims),
+                numbers: grants.as_ref().map_or(0, |grants| grants.numbers),
+                skipped: grants.as_ref().map_or(0, |grants| grants.skipped),
                 by_identity: grants.as_ref().is_some_and(|grants| grants.by_identity),
                 buckets: grants.as_ref().map_or(1, |grants| grants.buckets),
                 said,
@@ -514,8 +534,9 @@ struct Grants {
     pay_by: Option<Timestamp>,
     by_identity: bool,
     closes: Option<Timestamp>,
-    claims: u32,
+    numbers: u32,
     buckets: u16,
+    skipped: u32,
 }
 
 impl Grants {
@@ -530,8 +551,9 @@ impl Grants {
             pay_by: time_or_none(from)?,
             by_identity: from.int()? == 1,
             closes: time_or_none(from)?,
-            claims: from.number()?,
+            numbers: from.number()?,
             buckets: from.number()?,
+            skipped: from.number()?,
         }))
     }
 
@@ -634,19 +656,12 @@ fn read_said(from: &mut Unpacker<'_>, pool: PoolId, ask: &Ask) -> Result<Said> {
             Said::Pool(if again { Outcome::Replayed(view) } else { Outcome::Done(view) })
         }
         Ask::Find { .. } => Said::Found(Some(read_claim(pool, from.bytes()?)?)),
-        Ask::Lend { .. } => Said::Lent { number: from.number()?, units: from.number()? },
-        Ask::Stand => {
-            let (available, arrived) = (from.number()?, from.number()?);
-            let count = from.list()?;
-            let pending = (0..count).map(|_| {
-                from.list()?;
-                Ok(Move { to: from.number()?, number: from.number()?, units: from.number()? })
-            });
-            Said::Stands(Standing { available, arrived, pending: pending.collect::<Result<_>>()? })
-        }
+        Ask::Lend { to, .. } => Said::Lent(read_sent(*to, from)?),
+        Ask::Stand => Said::Stands(read_standing(from)?),
+        Ask::Reserve { .. } => Said::Owner(from.text()?.to_owned()),
         Ask::MayClear
         | Ask::Tick
-        | Ask::Disown { .. }
+        | Ask::Leave { .. }
         | Ask::Receive { .. }
         | Ask::Settle { .. } => Said::Done,
     })
@@ -674,6 +689,7 @@ fn read_refusal(from: &mut Unpacker<'_>, pool: PoolId, ask: &Ask) -> Result<Said
         "pool_in_use" => Refusal::PoolInUse,
         "cleared" => Refusal::Cleared,
         "elsewhere" => return Ok(Said::Money(Paid::Elsewhere)),
+        "gone_back" => return Ok(Said::GoneBack),
         _ => return Err(Unpackable::new("a code of a refusal")),
     };
     Ok(match ask {
@@ -691,10 +707,13 @@ fn read_refusal(from: &mut Unpacker<'_>, pool: PoolId, ask: &Ask) -> Result<Said
         | Ask::Clear
         | Ask::Look => Said::Pool(Outcome::Refused(refusal)),
         Ask::Find { .. } => Said::Found(None),
-        Ask::Disown { .. } => Said::Owned,
-        Ask::Tick | Ask::Lend { .. } | Ask::Receive { .. } | Ask::Settle { .. } | Ask::Stand => {
-            Said::Nothing
-        }
+        Ask::Leave { .. } => Said::Owned,
+        Ask::Tick
+        | Ask::Reserve { .. }
+        | Ask::Lend { .. }
+        | Ask::Receive { .. }
+        | Ask::Settle { .. }
+        | Ask::Stand => Said::Nothing,
     })
 }
 
@@ -721,5 +740,5 @@ fn read_view(pool: PoolId, from: &mut Unpacker<'_>) -> Result<PoolView> {
 }
 
 fn long(number: u64) -> i64 {
-    i64::try_from(number).expect("transfers are counted from 1")
+    i64::try_from(number).expect("transfers and positions are counted from 1")
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use qiang_core::PoolId;
 use qiang_engine::Error;
-use qiang_engine::redis::Engine;
+use qiang_engine::redis::{Engine, hash_tag};
 use qiang_testkit::servers::cluster::{Options, PROMOTION_LIMIT, Replicas};
 use qiang_testkit::servers::redis::{self, Durability};
 use qiang_testkit::servers::{Cluster, cluster, or_skip};
@@ -15,9 +15,9 @@ use crate::fixture::{claims, granted, node, open, orders, pool, prefix, wish};
 use crate::kills::{audit, load, sells};
 
 /// The slot of a pool's only partition.
-fn slot_of(cluster: &Cluster, engine: &Engine, id: PoolId) -> u16 {
+pub(crate) fn slot_of(cluster: &Cluster, engine: &Engine, id: PoolId) -> u16 {
     let partition = engine.partitions_of(id, 1)[0];
-    cluster.slot(&format!("p{partition}")).expect("it answers")
+    cluster.slot(hash_tag(partition)).expect("it answers")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

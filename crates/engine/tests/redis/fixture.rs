@@ -8,7 +8,7 @@ use qiang_core::{
     Claim, ClaimId, ClaimRequest, Command, Event, Flow, Outcome, PoolId, PoolView, Refusal, Reply,
     Terms, Timestamp,
 };
-use qiang_engine::redis::{Engine, Options, Place, Time};
+use qiang_engine::redis::{Engine, Goes, Options, Place, PoolRecord, Time};
 use qiang_engine::{Clock, Error, LogError, ManualClock};
 use qiang_testkit::Proxy;
 use qiang_testkit::contract::{self, Subject};
@@ -23,6 +23,23 @@ pub(crate) const EPOCH: &str = "e1";
 /// A prefix nobody else uses.
 pub(crate) fn prefix() -> String {
     format!("t{}-{}", std::process::id(), number())
+}
+
+/// Puts pools back into partitions that nobody works on, which then go on under another epoch behind
+/// these positions.
+pub(crate) async fn put_back(engine: &Engine, records: &[PoolRecord], epoch: &str, ends: &[u64]) {
+    let restore = engine.restore_as(number());
+    for partition in 0..engine.partitions() {
+        restore.suspend(partition).await.expect("it can be suspended");
+    }
+    for record in records {
+        restore.pool(record).await.expect("it can be put back");
+    }
+    for (partition, end) in (0..).zip(ends) {
+        let resumed = restore.resume(partition, epoch, Goes::OnBehind(*end)).await;
+        resumed.expect("it can be resumed");
+    }
+    engine.set_epoch_of_all(epoch);
 }
 
 /// A number nobody else has.
@@ -44,7 +61,7 @@ pub(crate) async fn engine_at(url: &str, prefix: &str, time: Time) -> Engine {
 pub(crate) async fn node(url: &str, prefix: &str) -> Engine {
     let engine = engine_at(url, prefix, Time::Server).await;
     engine.set_up(EPOCH).await.expect("it can be set up");
-    engine.set_epoch(EPOCH);
+    engine.set_epoch_of_all(EPOCH);
     engine
 }
 
@@ -57,7 +74,7 @@ pub(crate) struct Subjected {
 pub(crate) async fn fresh(url: &str) -> Subjected {
     let subject = unset(url, Arc::new(ManualClock::new(Timestamp::from_millis(0)))).await;
     subject.engine.set_up(EPOCH).await.expect("it can be set up");
-    subject.engine.set_epoch(EPOCH);
+    subject.engine.set_epoch_of_all(EPOCH);
     subject
 }
 
@@ -124,7 +141,7 @@ pub(crate) async fn events_in(engine: &Engine, partition: u16) -> Vec<Event> {
     let (mut all, mut after) = (Vec::new(), 0);
     loop {
         match engine.read_log(partition, after, 1_000).await {
-            Ok((events, _)) if events.is_empty() => return all,
+            Ok((_, through)) if through == after => return all,
             Ok((events, through)) => {
                 all.extend(events);
                 after = through;

@@ -6,7 +6,7 @@ use qiang_engine::{Error, LogError};
 use qiang_testkit::contract::money;
 use qiang_testkit::servers::redis::Durability;
 
-use crate::fixture::{granted, node, open, orders, pool, prefix, view, wish};
+use crate::fixture::{granted, node, open, orders, pool, prefix, put_back, view, wish};
 use crate::servers::own;
 
 /// Nothing is answered, and nothing is decided.
@@ -25,14 +25,7 @@ pub(crate) async fn is_lost(engine: &Engine, id: PoolId, why: &str) {
 
 /// Puts everything back under another epoch.
 pub(crate) async fn repair(engine: &Engine, record: &PoolRecord, ends: &[u64]) {
-    for partition in 0..engine.partitions() {
-        engine.suspend(partition).await.expect("it can be suspended");
-    }
-    engine.restore(record).await.expect("it can be put back");
-    for (partition, seq) in (0..).zip(ends) {
-        engine.resume(partition, "e2", *seq).await.expect("it can be resumed");
-    }
-    engine.set_epoch("e2");
+    put_back(engine, std::slice::from_ref(record), "e2", ends).await;
 }
 
 pub(crate) async fn salvage(engine: &Engine, id: PoolId) -> PoolRecord {
@@ -65,7 +58,7 @@ async fn p16_a_flushed_server_is_noticed_and_goes_on_after_a_repair() {
     assert_eq!(fresh.claim(wish(id, "eve")).await, Err(Error::Unavailable));
     assert_eq!(fresh.pay(money(ann.id, "P")).await, Err(Error::Unavailable));
     assert_eq!(view(&engine, id).await, before);
-    other.set_epoch("e2");
+    other.set_epoch_of_all("e2");
     assert_eq!(granted(&other, wish(id, "dan")).await.id.number, 4);
     let paid = other.pay(money(ann.id, "P")).await;
     assert!(matches!(paid, Ok(Outcome::Done(_))), "{paid:?}");
@@ -149,7 +142,7 @@ async fn p16_a_call_from_before_the_repair_does_not_undo_it() {
     proxy.until(move |counts| counts.connections > began + 1).await.expect("it is tried");
     let repairer = node(&server.url(), &prefix).await;
     repair(&repairer, &record, &far).await;
-    engine.set_epoch("e2");
+    engine.set_epoch_of_all("e2");
     proxy.heal().expect("it behaves");
     let answer = before.await.expect("no panic");
     assert_eq!(answer, Err(Error::OutcomeUnknown));

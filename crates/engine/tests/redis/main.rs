@@ -1,5 +1,6 @@
 //! The engine on Redis, Redis Cluster and Valkey: real servers, started by `cargo xtask test`.
 
+mod acl;
 mod batches;
 mod buckets;
 mod contract;
@@ -9,14 +10,20 @@ mod full;
 mod gone_back;
 mod kills;
 mod late_copies;
+mod layout;
 mod lost_replies;
+mod lost_transfers;
 mod moved_slots;
 mod payments;
 mod reconnecting;
+mod repairs;
 mod replicas;
 mod restore;
+mod sentinel;
 mod servers;
+mod sick_master;
 mod sold_out;
+mod tls;
 mod torn;
 mod transfers;
 mod trimming;

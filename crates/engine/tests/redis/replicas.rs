@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use qiang_core::Outcome;
-use qiang_engine::Error;
+use qiang_engine::{Error, LogError};
 use qiang_testkit::contract;
 use qiang_testkit::servers::redis::{Durability, Options};
 use qiang_testkit::servers::{Redis, or_skip};
@@ -53,4 +53,30 @@ async fn nothing_is_said_before_a_replica_has_it() {
     let again = other.claim(bob()).await;
     assert!(matches!(again, Ok(Outcome::Replayed(_))), "{again:?}");
     assert_eq!(view(&one, id).await.claims, 2);
+}
+
+/// What a worker carries into the records is never lost by a failover, because it was not carried
+/// before a replica had it, whoever wrote it.
+#[tokio::test]
+async fn p16_what_no_replica_has_is_not_recorded_and_not_counted_on() {
+    let Some((master, replica)) = pair().await else { return };
+    let prefix = prefix();
+    let hasty = node(&master.url(), &prefix).await;
+    let url = format!("{}?wait=1&wait_ms=100", master.url());
+    let worker = node(&url, &prefix).await;
+    let id = pool(1);
+    open(&hasty, id, orders(5)).await;
+    let partition = worker.partitions_of(id, 1)[0];
+    let (events, through) = worker.read_log(partition, 0, 10).await.expect("a replica has it");
+    assert_eq!((events.len(), through), (1, 1));
+    replica.pause().expect("it stops");
+    granted(&hasty, wish(id, "ann")).await;
+    let read = worker.read_log(partition, through, 10).await;
+    assert!(matches!(read, Err(LogError::TooFewReplicas)), "{read:?}");
+    assert!(worker.claim(wish(id, "ann")).await.is_err());
+    assert!(worker.pool(id).await.is_err());
+    assert_eq!(worker.known(partition), 1);
+    replica.resume().expect("it goes on");
+    let (events, _) = worker.read_log(partition, through, 10).await.expect("a replica has it");
+    assert_eq!(events.len(), 1);
 }

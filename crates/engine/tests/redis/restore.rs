@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use qiang_core::{Command, Outcome, Reply, Timestamp};
-use qiang_engine::redis::Engine;
+use qiang_engine::redis::{Engine, hash_tag};
 use qiang_testkit::contract::{Subject as _, money};
 use qiang_testkit::servers::shared;
 use qiang_testkit::{Generator, Oracle, each_seed};
 
 use crate::fixture::{
-    Subjected, block_on, events, fresh, granted, node, open, orders, pool, prefix, refused, unset,
-    view, wish,
+    Subjected, block_on, events, fresh, granted, node, open, orders, pool, prefix, put_back,
+    refused, unset, view, wish,
 };
 
 /// Moves everything to keys of its own under another epoch, as a repair does.
@@ -21,19 +21,15 @@ async fn moved(from: &Subjected, url: &str, epoch: &str) -> Subjected {
 }
 
 async fn carry(from: &Engine, to: &Engine, epoch: &str) {
-    for partition in 0..from.partitions() {
-        to.suspend(partition).await.expect("it can be suspended");
-    }
+    let mut records = Vec::new();
     for partition in 0..from.partitions() {
         for pool in from.pools_in(partition).await.expect("pools can be listed") {
             let record = from.salvage(pool).await.expect("it can be read").expect("it is there");
-            to.restore(&record).await.expect("it can be put back");
+            records.push(record);
         }
     }
-    for (partition, seq) in (0..).zip(from.positions().await.expect("positions can be read")) {
-        to.resume(partition, epoch, seq).await.expect("it can be resumed");
-    }
-    to.set_epoch(epoch);
+    let ends = from.positions().await.expect("positions can be read");
+    put_back(to, &records, epoch, &ends).await;
 }
 
 async fn go_on(
@@ -134,7 +130,7 @@ async fn the_claims_of_other_buckets_are_salvaged_without_the_first() {
     }
     let whole = engine.salvage(id).await.expect("it can be read").expect("it is there");
     let head = engine.partitions_of(id, 4)[0];
-    crate::servers::forget(&url, &format!("{prefix}:{{p{head}}}:*"));
+    crate::servers::forget(&url, &format!("{prefix}:{{{}}}:*", hash_tag(head)));
     let rest = engine.salvage(id).await.expect("it can be read").expect("it is there");
     let others = |claim: &&qiang_core::Claim| !(claim.id.number - 1).is_multiple_of(4);
     let wanted: Vec<_> = whole.claims.iter().filter(others).cloned().collect();

@@ -5,7 +5,7 @@ use std::io::{BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 
 use qiang_core::PoolId;
-use qiang_engine::redis::Engine;
+use qiang_engine::redis::{Engine, hash_tag};
 use qiang_testkit::servers::Redis;
 pub(crate) use qiang_testkit::servers::redis::own;
 
@@ -60,7 +60,7 @@ pub(crate) fn available_in(
     bucket: u16,
 ) -> u32 {
     let partition = engine.partitions_of(id, bucket + 1)[usize::from(bucket)];
-    let key = format!("{prefix}:{{p{partition}}}:pool:{id}/{bucket}");
+    let key = format!("{prefix}:{{{}}}:pool:{id}/{bucket}", hash_tag(partition));
     let script = "return cmsgpack.unpack(redis.call('HGET', KEYS[1], 'state'))[4]";
     let answer = command(url, &["EVAL", script, "1", &key]);
     let number = answer.strip_prefix(':').and_then(|rest| rest.trim().parse().ok());
@@ -76,4 +76,30 @@ pub(crate) fn transfers(url: &str, prefix: &str) -> u32 {
     let answer = command(url, &["EVAL", script, "0", &format!("{prefix}:*:moves:*")]);
     let number = answer.strip_prefix(':').and_then(|rest| rest.trim().parse().ok());
     number.unwrap_or_else(|| panic!("{answer}"))
+}
+
+/// What one partition holds at a moment.
+pub(crate) struct Saved<'a> {
+    url: &'a str,
+    keys: String,
+}
+
+impl<'a> Saved<'a> {
+    /// Keeps a copy of everything in a partition, as a replica has it that hears nothing more.
+    pub(crate) fn of(url: &'a str, prefix: &str, partition: u16) -> Self {
+        let keys = format!("{prefix}:{{{}}}:", hash_tag(partition));
+        let script = "for _, key in ipairs(redis.call('KEYS', ARGV[1] .. '*')) do \
+                      redis.call('COPY', key, 'saved:' .. key, 'REPLACE') end return 1";
+        assert_eq!(command(url, &["EVAL", script, "0", &keys]), ":1\r\n");
+        Self { url, keys }
+    }
+
+    /// Makes the partition what it was then.
+    pub(crate) fn put_back(&self) {
+        let script = "for _, key in ipairs(redis.call('KEYS', ARGV[1] .. '*')) do \
+                      redis.call('DEL', key) end \
+                      for _, key in ipairs(redis.call('KEYS', 'saved:' .. ARGV[1] .. '*')) do \
+                      redis.call('COPY', key, string.sub(key, 7)) end return 1";
+        assert_eq!(command(self.url, &["EVAL", script, "0", &self.keys]), ":1\r\n");
+    }
 }

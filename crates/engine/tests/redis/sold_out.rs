@@ -119,7 +119,7 @@ async fn p17_what_is_released_is_known_to_every_node_within_a_second() {
         let time = Time::Given(Arc::<ManualClock>::clone(&clock));
         let engine = engine_at(&url, &prefix, time).await;
         engine.set_up(EPOCH).await.expect("it can be set up");
-        engine.set_epoch(EPOCH);
+        engine.set_epoch_of_all(EPOCH);
         nodes.push(engine);
     }
     let id = pool(1);

@@ -8,7 +8,7 @@ use qiang_testkit::contract::money;
 use qiang_testkit::servers::redis::{Durability, Flavour};
 use qiang_testkit::servers::{Redis, or_skip, redis};
 
-use crate::fixture::{claims, events, granted, node, open, orders, pool, prefix, wish};
+use crate::fixture::{claims, events, granted, node, open, orders, pool, prefix, put_back, wish};
 use crate::gone_back::{is_lost, repair, salvage};
 
 const SALE: u64 = 1;
@@ -129,17 +129,13 @@ async fn half_an_opening_is_no_sale() {
         let engine = shop.start_unchecked().await;
         granted(&engine, wish(pool(SALE), "bob")).await;
         let engine = shop.start_unchecked().await;
-        for partition in 0..engine.partitions() {
-            engine.suspend(partition).await.expect("it can be suspended");
-        }
+        let mut records = Vec::new();
         for partition in 0..engine.partitions() {
             for id in engine.pools_in(partition).await.expect("it can be read") {
-                let record = engine.salvage(id).await.expect("it can be read");
-                engine.restore(&record.unwrap_or_default()).await.expect("it can be put back");
+                records.extend(engine.salvage(id).await.expect("it can be read"));
             }
-            engine.resume(partition, "e2", 20).await.expect("it can be resumed");
         }
-        engine.set_epoch("e2");
+        put_back(&engine, &records, "e2", &[20; 4]).await;
         let listed = engine.pools(0, 10).await.expect("it can be read").len();
         assert!((1..=2).contains(&listed), "cut by {bytes}: {listed}");
         is_sold_to(&engine, &["ann", "bob"]).await;

@@ -151,7 +151,7 @@ fn table() -> Vec<(i64, Command, &'static str)> {
         (60, pay(2, 2, "P4"), "regranted done"),
         (60, pay(2, 2, "P4"), "regranted replayed"),
         (60, pay_amount(2, 2, "P5", 1), "refund done"),
-        (60, pay(1, 1, "P4"), "payment_conflict"),
+        (60, pay(2, 1, "P4"), "payment_conflict"),
         (60, open(3), "pool done"),
         (60, claim(3, "ann", None), "not_eligible"),
         (60, Command::Claim(known), "claim done"),

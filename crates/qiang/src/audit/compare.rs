@@ -11,6 +11,8 @@ use super::{Error, MAX_LISTED, Mending, Report, Source, ToReview, Which, millis,
 const POOLS: usize = 100;
 const CLAIMS: u32 = 1_000;
 const REFUNDS: usize = 1_000;
+/// Looks at the units of a sale before it is said that they do not add up.
+const LOOKS_AT_UNITS: usize = 5;
 const PAYMENTS: u32 = 1_000;
 const REVIEWS: u32 = 1_000;
 /// Rows mended in one transaction.
@@ -89,6 +91,7 @@ impl Audit<'_> {
         if pool.cleared {
             return self.refunds(pool).await;
         }
+        self.units(pool).await?;
         let (mut after, mut paid) = (0, 0);
         loop {
             let claims = self.source.claims(pool.id, after, CLAIMS).await?;
@@ -101,6 +104,30 @@ impl Audit<'_> {
         self.beyond(pool, after).await?;
         self.payments(pool, paid).await?;
         self.refunds(pool).await
+    }
+
+    /// No more may be taken than there is, and the parts of a sale must hold what the sale has. Parts
+    /// are read one after the other, so what does not fit is looked at again before it is told.
+    async fn units(&mut self, pool: &PoolView) -> Result<(), Error> {
+        let (mut pool, mut wrong) = (pool.clone(), None);
+        for _ in 0..LOOKS_AT_UNITS {
+            let (taken, total) = (pool.tally.taken(), pool.total);
+            let units = self.source.units(pool.id).await?;
+            wrong = if taken > total {
+                Some(format!("{taken} units are taken of {total}: {} too many", taken - total))
+            } else {
+                let units = units.filter(|units| *units != u64::from(total));
+                units.map(|units| format!("its buckets hold {units} units of {total}"))
+            };
+            match self.source.pool(pool.id).await? {
+                Some(now) if wrong.is_some() && !now.cleared => pool = now,
+                _ => break,
+            }
+        }
+        if let Some(what) = wrong {
+            self.report.differ(pool.id, None, Which::Engine, what);
+        }
+        Ok(())
     }
 
     async fn sale(&mut self, pool: &PoolView) -> Result<(), Error> {

@@ -89,6 +89,25 @@ impl Source<'_> {
         })
     }
 
+    /// How many units the parts of a pool hold together, where it has parts; `None` while they move.
+    pub(super) async fn units(&self, pool: PoolId) -> Result<Option<u64>, Error> {
+        match self {
+            Self::Engine { engine: Engine::Redis(engine), .. }
+            | Self::At { engine: Engine::Redis(engine), .. } => {
+                Ok(engine.spread(pool).await?.map(|spread| spread.units))
+            }
+            Self::Engine { .. } | Self::At { .. } | Self::Book(_) => Ok(None),
+        }
+    }
+
+    /// A pool as it is now.
+    pub(super) async fn pool(&self, id: PoolId) -> Result<Option<PoolView>, Error> {
+        Ok(match self {
+            Self::Engine { engine, .. } | Self::At { engine, .. } => engine.pool(id).await?,
+            Self::Book(book) => book.pool(id).map(qiang_core::Pool::view),
+        })
+    }
+
     /// Waits until the records hold everything that could be read here so far.
     pub(super) async fn recorded(&self) -> Result<(), Error> {
         match self {

@@ -164,8 +164,8 @@ async fn shared(args: &Args, config: &Config) -> anyhow::Result<Report> {
                 repaired.partitions, repaired.pools, repaired.claims
             ));
         }
-        for conflict in &repaired.conflicts {
-            output::say(format_args!("a person has to look at this: {conflict}"));
+        for what in repaired.conflicts.iter().chain(&repaired.oversold) {
+            output::say(format_args!("a person has to look at this: {what}"));
         }
     }
     let report = compared(args, &engine, &store).await;

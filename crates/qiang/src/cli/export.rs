@@ -17,7 +17,7 @@ use super::output;
 use crate::config::{Config, EngineUrl};
 use crate::projector::Projector;
 use crate::server::Opened;
-use crate::{audit, transfer};
+use crate::{audit, epochs, transfer};
 
 const PAGE: u32 = 1_000;
 const POOLS: usize = 100;
@@ -93,7 +93,8 @@ async fn shared(config: &Config) -> anyhow::Result<Vec<PoolRecord>> {
                 if pool.cleared { Vec::new() } else { claims_of(&engine, pool.id).await? };
             let refunds = engine.refunds(pool.id, 0, usize::MAX >> 8).await?;
             let refunds = refunds.into_iter().map(|(_, refund)| refund).collect();
-            records.push(PoolRecord { history, claims, refunds });
+            let lost_through = epochs::lost_through(&store, pool.id).await?;
+            records.push(PoolRecord { history, claims, refunds, lost_through });
         }
         if pools.len() < POOLS {
             break;

@@ -95,13 +95,14 @@ async fn import_to_redis(config: &Config, records: &[PoolRecord]) -> anyhow::Res
 }
 
 async fn embedded(folder: &Path, config: &Config, records: &[PoolRecord]) -> anyhow::Result<()> {
-    let dense = |record: &&PoolRecord| {
-        (1_u32..).zip(&record.claims).any(|(number, claim)| claim.id.number != number)
+    let has_gaps = |record: &&PoolRecord| {
+        let last = u32::try_from(record.claims.len()).unwrap_or(u32::MAX);
+        record.last_number() > last
     };
-    if let Some(record) = records.iter().find(dense) {
+    if let Some(record) = records.iter().find(has_gaps) {
         anyhow::bail!(
-            "sale {} is spread over buckets, and its numbers have gaps: an embedded engine cannot \
-             take it over",
+            "the numbers of sale {} have gaps, because it is spread over buckets or claims of it were \
+             lost once: an embedded engine cannot take it over",
             record.history[0].id
         );
     }

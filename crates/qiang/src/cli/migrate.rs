@@ -2,13 +2,16 @@
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context as _;
-use qiang_store::Migration;
+use qiang_engine::SystemClock;
+use qiang_store::{Migration, Store};
 
 use super::output;
-use crate::config::{Config, DatabaseUrl};
-use crate::server::open_store;
+use crate::config::{Config, DatabaseUrl, EngineUrl};
+use crate::epochs;
+use crate::server::{open_redis, open_store};
 
 /// Bring the database to the shape this version expects
 ///
@@ -19,6 +22,10 @@ pub(super) struct Args {
     /// Only show what is pending; exit code 1 if anything is
     #[arg(long)]
     check: bool,
+    /// Take the sales in the configured Redis for this database's: only after its own database was
+    /// lost. Workers then fill the records from there
+    #[arg(long, conflicts_with = "check")]
+    adopt_redis: bool,
 }
 
 pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
@@ -42,6 +49,9 @@ pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
             let store = open_store(config).await?;
             let migrations =
                 if args.check { store.schema().await?.pending } else { store.migrate().await? };
+            if args.adopt_redis {
+                adopt_redis(config, &store).await?;
+            }
             store.close().await;
             migrations
         };
@@ -56,4 +66,14 @@ pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
         });
         Ok(if pending { super::Exit::Failed.into() } else { ExitCode::SUCCESS })
     })
+}
+
+async fn adopt_redis(config: &Config, store: &Store) -> anyhow::Result<()> {
+    let EngineUrl::Redis(place) = &config.engine.url else {
+        anyhow::bail!("--adopt-redis is for an engine on Redis; engine.url names another one");
+    };
+    let engine = open_redis(config, place, Arc::new(SystemClock)).await?;
+    epochs::adopt(&engine, store).await?;
+    output::say(format_args!("{place} belongs to this database now; start a worker to fill it"));
+    Ok(())
 }

@@ -334,10 +334,14 @@ fn variables_of_others_are_let_be() {
 #[test]
 fn a_backend_this_build_lacks_is_told_from_one_that_never_was() {
     for (key, url, told) in [
-        ("engine.url", "rediss://u:pw@h:1", "this build has no TLS"),
+        ("engine.url", "rediss://u:pw@h:1?ca=/nowhere/ca.pem", "cannot read /nowhere/ca.pem"),
+        ("engine.url", "redis-sentinel://u:pw@h:1", "which master"),
         ("engine.url", "redis://u:pw@h:1?color=red", "no setting \"color\""),
         ("engine.url", "sql:mysql", "says more than `sql:`"),
         ("database.url", "mysql:", "use sqlite:./qiang-data/qiang.db, mysql://HOST/NAME"),
+        ("database.url", "mysql://u:pw@h/d?sslmod=require", "what it can say about TLS"),
+        ("database.url", "postgres://u:pw@h/d?sslmode=maybe", "verify-full"),
+        ("database.url", "postgres://u:pw@h", "names no database"),
         ("database.url", "mongo://u:pw@h/d", "mongo:, which means nothing here"),
         ("bus.url", "redis://h", "asks for the Redis Streams bus (redis:)"),
         ("bus.url", "kafka://h", "asks for the Kafka bus (kafka:)"),
@@ -357,6 +361,18 @@ fn a_backend_this_build_lacks_is_told_from_one_that_never_was() {
         let error = faults(&format!("{key} = {url:?}"));
         assert!(error.contains(told), "{error}");
         assert!(!error.contains("pw"), "a password was printed: {error}");
+    }
+}
+
+#[test]
+fn passwords_in_urls_are_never_shown() {
+    for url in [
+        "redis://u:s3cret@h:1?wait=1",
+        "redis-sentinel://u:s3cret@h:1/m?wait=1&sentinel_password=s3cret",
+    ] {
+        let config = with_file(&format!("engine.url = {url:?}"));
+        let shown = format!("{:?} {} {}", config, Report(&config), Report(&config).json());
+        assert!(!shown.contains("s3cret") && shown.contains("wait=1"), "{shown}");
     }
 }
 

@@ -16,7 +16,8 @@ pub enum EngineUrl {
         /// Which folder.
         folder: PathBuf,
     },
-    /// `redis://…` or `redis-cluster://…`: in Redis or Valkey, shared by many processes.
+    /// `redis://…`, `redis-cluster://…` or `redis-sentinel://…`, with `rediss` for TLS: in Redis or
+    /// Valkey, shared by many processes.
     Redis(redis::Place),
     /// `sql:`: in the database that keeps the records, shared by many processes.
     Sql,
@@ -53,13 +54,25 @@ impl fmt::Debug for DatabaseUrl {
 
 /// A URL as it may be shown.
 pub(super) fn without_password(url: &str) -> String {
+    let (url, settings) = url.split_once('?').unwrap_or((url, ""));
     let hidden = || {
         let (scheme, rest) = url.split_once("://")?;
         let (login, place) = rest.rsplit_once('@')?;
         let (user, _) = login.split_once(':')?;
         Some(format!("{scheme}://{user}:***@{place}"))
     };
-    hidden().unwrap_or_else(|| url.to_owned())
+    let mut shown = hidden().unwrap_or_else(|| url.to_owned());
+    for (place, setting) in settings.split('&').enumerate().filter(|(_, text)| !text.is_empty()) {
+        shown.push(if place == 0 { '?' } else { '&' });
+        match setting.split_once('=') {
+            Some((name, _)) if name.ends_with("password") => {
+                shown.push_str(name);
+                shown.push_str("=***");
+            }
+            _ => shown.push_str(setting),
+        }
+    }
+    shown
 }
 
 /// How events travel.
@@ -78,17 +91,25 @@ const BUSES: &[(&str, &str)] = &[
     ("amqps", "the RabbitMQ bus"),
 ];
 
-const ENGINES: &str = "redis://HOST, redis-cluster://HOST,HOST or sql:";
+const ENGINES: &str =
+    "redis://HOST, redis-cluster://HOST,HOST, redis-sentinel://HOST,HOST/MASTER or sql:";
 const DATABASES: &str = "mysql://HOST/NAME or postgres://HOST/NAME";
 
 pub(super) fn take_engine(layers: &mut Layers, data: &Path) -> EngineUrl {
     layers.text("engine.url", &format!("embedded:{}", data.display()), |url| match split(url) {
         Some(("embedded", "")) => Ok(EngineUrl::Embedded { folder: data.to_owned() }),
         Some(("embedded", folder)) => Ok(EngineUrl::Embedded { folder: PathBuf::from(folder) }),
-        Some(("redis" | "redis-cluster" | "rediss", _)) => match redis::Place::parse(url) {
-            Ok(place) => Ok(EngineUrl::Redis(place)),
-            Err(bad) => Err(Wrong::new("names no Redis", bad.to_string())),
-        },
+        Some((
+            "redis" | "redis-cluster" | "redis-sentinel" | "rediss" | "rediss-cluster"
+            | "rediss-sentinel",
+            _,
+        )) => {
+            let place = redis::Place::parse(url)
+                .map_err(|bad| Wrong::new("names no Redis", bad.to_string()))?;
+            let unusable = |error| Wrong::new("cannot be used", crate::chain(&error));
+            place.check().map_err(unusable)?;
+            Ok(EngineUrl::Redis(place))
+        }
         Some(("sql", "")) => Ok(EngineUrl::Sql),
         Some(("sql", _)) => {
             Err(Wrong::new("says more than `sql:`", "write just sql:; [database] says which one"))
@@ -102,6 +123,8 @@ pub(super) fn take_database(layers: &mut Layers, data: &Path) -> DatabaseUrl {
     layers.text("database.url", &default, |url| match split(url) {
         Some(("sqlite", path)) => sqlite(path),
         Some(("mysql" | "mariadb" | "postgres" | "postgresql", rest)) if rest.len() > 2 => {
+            let unusable = |error| Wrong::new("cannot be used", crate::chain(&error));
+            qiang_store::check_url(url).map_err(unusable)?;
             Ok(DatabaseUrl::Server(url.to_owned()))
         }
         other => Err(unknown(other, "sqlite:./qiang-data/qiang.db", DATABASES)),

@@ -15,11 +15,28 @@ use crate::http::json_time;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub(super) enum Line {
-    Head { qiang_export: u32 },
-    Sale { sale: SaleLine },
-    Claim { claim: ClaimLine },
-    Refund { refund: RefundLine },
-    End { sales: u64, claims: u64, refunds: u64 },
+    Head {
+        qiang_export: u32,
+    },
+    Sale {
+        sale: SaleLine,
+    },
+    Claim {
+        claim: ClaimLine,
+    },
+    Refund {
+        refund: RefundLine,
+    },
+    /// Numbers of a sale that are never given again, because claims of it were lost once.
+    Lost {
+        sale_id: String,
+        lost_through: u32,
+    },
+    End {
+        sales: u64,
+        claims: u64,
+        refunds: u64,
+    },
 }
 
 /// A change of a sale as a whole.
@@ -130,7 +147,9 @@ impl Line {
                 reason: word(&refund.reason, RefundReason::from_word)?,
                 at: refund.at,
             })),
-            Self::Head { .. } | Self::End { .. } => Err("it stands for no event".into()),
+            Self::Head { .. } | Self::Lost { .. } | Self::End { .. } => {
+                Err("it stands for no event".into())
+            }
         }
     }
 }

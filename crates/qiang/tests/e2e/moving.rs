@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use qiang_engine::redis::hash_tag;
 use qiang_testkit::servers::{Redis, or_skip, redis, shared};
 use serde_json::{Value, json};
 
@@ -169,7 +170,9 @@ fn sales_are_not_put_beside_what_a_crash_left_half_done() {
     let engine = Some(format!("{}?prefix=torn&partitions=8", redis.url()));
     let there = Place { folder: folder.path(), data: "one", engine };
     there.does(&["audit"]);
-    redis.command(&["HSET", "torn:{p3}:meta", "begun", "1"]).expect("it answers");
+    redis
+        .command(&["HSET", &format!("torn:{{{}}}:meta", hash_tag(3)), "begun", "1"])
+        .expect("it answers");
     let none = "{\"qiang_export\":1}\n{\"sales\":0,\"claims\":0,\"refunds\":0}\n";
     std::fs::write(folder.path().join("none.jsonl"), none).expect("writable");
     let torn = there.run(&["import", "none.jsonl"]);

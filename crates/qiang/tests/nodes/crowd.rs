@@ -96,6 +96,14 @@ impl Person {
         answer.body.as_str().expect("text").to_owned()
     }
 
+    /// Tells that money arrived, as the provider of payments does.
+    pub(crate) async fn pays(&mut self, payment: &str, order: &str, cents: i64) -> Answer {
+        let body = json!({ "payment_id": payment, "order_id": order, "amount_cents": cents });
+        let signed = Shop::signed(&body.to_string());
+        let path = "/api/v1/payments/callback";
+        self.send(Method::POST, path, &signed, body).await.expect("an answer")
+    }
+
     /// Claims one unit.
     pub(crate) async fn claim(&mut self, sale: &str, key: &str) -> Told {
         let path = format!("/api/v1/sales/{sale}/claims");
@@ -117,10 +125,21 @@ impl Person {
         key: Option<&str>,
         body: Value,
     ) -> Result<Answer, Error> {
+        let key = key.map(|key| ("idempotency-key", key.to_owned()));
+        self.send(method, path, key.as_slice(), body).await
+    }
+
+    async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        more: &[(&'static str, String)],
+        body: Value,
+    ) -> Result<Answer, Error> {
         let mut headers = vec![(HeaderName::from_static("authorization"), self.token.clone())];
-        if let Some(key) = key {
-            let key = HeaderValue::from_str(key).expect("a key");
-            headers.push((HeaderName::from_static("idempotency-key"), key));
+        for (name, value) in more {
+            let value = HeaderValue::from_str(value).expect("a header");
+            headers.push((HeaderName::from_static(name), value));
         }
         let body = if body.is_null() {
             Bytes::new()

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use qiang_engine::redis::hash_tag;
 use qiang_sql::Dialect;
 use qiang_testkit::servers::{Cluster, cluster, or_skip};
 use serde_json::json;
@@ -29,7 +30,7 @@ async fn sales(door: SocketAddr) -> Vec<String> {
 /// Kills the master of the first partition; returns when a replica has its place and the one that
 /// was killed follows it.
 fn fail_over(cluster: &Cluster) {
-    let slot = cluster.slot("{p0}").expect("a slot");
+    let slot = cluster.slot(hash_tag(0)).expect("a slot");
     let master = cluster.master_of(slot).expect("a master");
     cluster.nodes()[master].kill().expect("it runs");
     let promoted = cluster.wait_for_promotion(slot, master).expect("a replica");

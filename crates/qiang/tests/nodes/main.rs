@@ -14,5 +14,8 @@ mod readiness;
 mod redis_killed;
 mod redis_lost;
 mod refused_starts;
+mod repairs;
+mod sick_master;
+mod tls;
 mod together;
 mod workers;

@@ -155,7 +155,9 @@ async fn one_sick_master_of_a_cluster_leaves_the_others_serving() {
     let node = shop.start("api,worker");
     let door = node.address;
     ready(door).await;
-    let master = cluster.master_of(cluster.slot("{p0}").expect("a slot")).expect("a master");
+    let master = cluster
+        .master_of(cluster.slot(qiang_engine::redis::hash_tag(0)).expect("a slot"))
+        .expect("a master");
     let sick = &cluster.nodes()[master];
     tell(sick, &["CONFIG", "SET", "maxmemory", "1"]);
     let said = not_ready(door, "engine", "refuses_writes", "its memory is full").await;

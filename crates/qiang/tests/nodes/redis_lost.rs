@@ -5,6 +5,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use qiang_engine::redis::hash_tag;
 use qiang_sql::Dialect;
 use qiang_testkit::proxy::Proxy;
 use qiang_testkit::servers::Redis;
@@ -324,9 +325,14 @@ fn prefix(shop: &Shop) -> &str {
     settings.split('&').next().expect("a prefix")
 }
 
+/// Where a sale is, if it lies in this partition.
+pub(crate) fn key_of(shop: &Shop, partition: u16, sale: &str) -> String {
+    format!("{}:{{{}}}:pool:{sale}/0", prefix(shop), hash_tag(partition))
+}
+
 fn partition_of(shop: &Shop, redis: &Redis, sale: &str) -> u16 {
     let holds = |partition: &u16| {
-        let key = format!("{}:{{p{partition}}}:pool:{sale}/0", prefix(shop));
+        let key = key_of(shop, *partition, sale);
         redis.command(&["EXISTS", &key]).expect("it runs").integer() == Some(1)
     };
     (0..PARTITIONS).find(holds).expect("it lies somewhere")
@@ -334,7 +340,7 @@ fn partition_of(shop: &Shop, redis: &Redis, sale: &str) -> u16 {
 
 /// Removes everything of one partition.
 fn forget(shop: &Shop, redis: &Redis, partition: u16) {
-    let pattern = format!("{}:{{p{partition}}}:*", prefix(shop));
+    let pattern = format!("{}:{{{}}}:*", prefix(shop), hash_tag(partition));
     let keys = redis.command(&["KEYS", &pattern]).expect("it runs");
     let keys: Vec<String> = keys.list().iter().map(|key| key.text()).collect();
     assert!(!keys.is_empty());

@@ -76,9 +76,21 @@ impl Shop {
         Some(Self { _scratch: Some(scratch), ..shop })
     }
 
+    /// The same engine with a fresh database.
+    pub(crate) async fn on_new_database(&self, dialect: Dialect) -> Self {
+        let scratch = Scratch::new(dialect).await;
+        let shop = Self::new("", scratch.url());
+        Self { engine: self.engine.clone(), _scratch: Some(scratch), ..shop }
+    }
+
     /// The same, with an engine that answers when so many replicas have it.
-    pub(crate) fn waiting_for_replicas(mut self, replicas: u16) -> Self {
-        self.engine.push_str(&format!("&wait={replicas}"));
+    pub(crate) fn waiting_for_replicas(self, replicas: u16) -> Self {
+        self.with_engine_setting("wait", &replicas.to_string())
+    }
+
+    /// The same, with one more setting in the URL of its engine.
+    pub(crate) fn with_engine_setting(mut self, name: &str, value: &str) -> Self {
+        self.engine.push_str(&format!("&{name}={value}"));
         self
     }
 
@@ -142,6 +154,13 @@ impl Shop {
 
     pub(crate) fn buyer_token(user: &str) -> String {
         token(user, Role::Buyer)
+    }
+
+    /// What the provider of payments puts into the headers of a message: its time and signature.
+    pub(crate) fn signed(body: &str) -> [(&'static str, String); 2] {
+        let key = qiang::signature::Key::new(&Secret::new(CALLBACK_SECRET.as_bytes()));
+        let (at, signature) = key.sign(body.as_bytes(), SystemClock.now());
+        [("x-qiang-timestamp", at), ("x-qiang-signature", signature)]
     }
 
     pub(crate) fn admin_token() -> String {

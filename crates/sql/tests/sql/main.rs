@@ -4,4 +4,5 @@ mod connecting;
 mod migrating;
 mod reading_and_writing;
 mod refused_writes;
+mod tls;
 mod transactions;

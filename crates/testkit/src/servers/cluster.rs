@@ -7,9 +7,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
-use super::keeper::{POLL, START_LIMIT, patiently};
+use super::keeper::{START_LIMIT, patiently, wait};
 use super::ports::free_port;
 use super::redis::{self, Redis};
 use super::resp::Value;
@@ -87,6 +87,13 @@ impl Cluster {
         let addresses: Vec<String> =
             self.nodes[..MASTERS].iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
         format!("redis-cluster://{}{}", user.unwrap_or_default(), addresses.join(","))
+    }
+
+    /// `rediss-cluster://<host>:<port>,…` with the first masters, where they listen with TLS.
+    pub fn tls_url(&self, host: &str) -> Result<String> {
+        let address = |node: &Redis| node.tls_port().map(|port| format!("{host}:{port}"));
+        let addresses: Option<Vec<String>> = self.nodes[..MASTERS].iter().map(address).collect();
+        Ok(format!("rediss-cluster://{}", addresses.context("no TLS")?.join(",")))
     }
 
     /// Every node, by index.
@@ -209,19 +216,6 @@ impl Cluster {
     }
 }
 
-fn wait(what: &str, limit: Duration, mut is_so: impl FnMut() -> Result<()>) -> Result<()> {
-    for _ in 0..limit.as_millis() / POLL.as_millis() {
-        if is_so().is_ok() {
-            return Ok(());
-        }
-        std::thread::sleep(POLL);
-    }
-    match is_so() {
-        Ok(()) => Ok(()),
-        Err(error) => bail!("waited {limit:?} until {what}; {error:#}"),
-    }
-}
-
 fn start_node(options: &Options) -> Result<(Redis, u16)> {
     patiently(|| {
         let bus = free_port()?;
@@ -233,7 +227,10 @@ fn start_node(options: &Options) -> Result<(Redis, u16)> {
         // A replica stays with its master, and takes over however long it heard nothing.
         let node = node.with("cluster-allow-replica-migration", "no");
         let node = node.with("cluster-replica-validity-factor", "0");
-        let node = node.with("cluster-config-file", "nodes.conf");
+        let mut node = node.with("cluster-config-file", "nodes.conf");
+        if node.tls.is_some() {
+            node = node.with("tls-cluster", "yes").with("tls-replication", "yes");
+        }
         Ok((Redis::start_at(free_port()?, &node)?, bus))
     })
 }

@@ -69,6 +69,24 @@ fi
 rm -rf -- "$folder"
 "#;
 
+/// Looks again and again until something is so; says what was seen last if it never is.
+pub(super) fn wait(
+    what: &str,
+    limit: Duration,
+    mut is_so: impl FnMut() -> Result<()>,
+) -> Result<()> {
+    for _ in 0..limit.as_millis() / POLL.as_millis() {
+        if is_so().is_ok() {
+            return Ok(());
+        }
+        std::thread::sleep(POLL);
+    }
+    match is_so() {
+        Ok(()) => Ok(()),
+        Err(error) => bail!("waited {limit:?} until {what}; {error:#}"),
+    }
+}
+
 /// What to run: a program and its arguments.
 #[derive(Debug, Clone)]
 pub(super) struct Line(Vec<OsString>);

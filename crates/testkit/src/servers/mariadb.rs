@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
+use super::certificates::Identity;
 use super::keeper::{LastSignal, Line, Process, patiently};
 use super::ports::free_port;
 use super::program::{MARIADB, MARIADB_INSTALL};
@@ -42,13 +43,16 @@ pub struct Options {
     pub flush: Flush,
     /// The folder its folder goes to; the one for temporary files unless told otherwise.
     pub base: PathBuf,
+    /// Takes connections with TLS, too, if it has a certificate.
+    pub tls: Option<Identity>,
     /// More options: name and value.
     pub settings: Vec<(String, String)>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { flush: Flush::default(), base: std::env::temp_dir(), settings: Vec::new() }
+        let (flush, base) = (Flush::default(), std::env::temp_dir());
+        Self { flush, base, tls: None, settings: Vec::new() }
     }
 }
 
@@ -85,6 +89,12 @@ impl Mariadb {
             // Relative to the data folder: a whole path may be too long for a socket.
             line = line.args(["--socket=socket", "--pid-file=pid"]);
             line = line.arg(format!("--innodb-flush-log-at-trx-commit={}", options.flush.number()));
+            if let Some(Identity { ca, cert, key }) = &options.tls {
+                for (name, file) in [("--ssl-ca=", ca), ("--ssl-cert=", cert), ("--ssl-key=", key)]
+                {
+                    line = line.arg(super::option(name, file));
+                }
+            }
             line =
                 line.args(options.settings.iter().map(|(name, value)| format!("--{name}={value}")));
             process.start(&line, READY)?;

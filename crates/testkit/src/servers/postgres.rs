@@ -1,12 +1,13 @@
 //! PostgreSQL. It never runs as root: started by root, it becomes a user who owns nothing else.
 
 use std::fs;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use super::certificates::Identity;
 use super::keeper::{LastSignal, Line, Process, patiently};
 use super::ports::free_port;
 use super::program::POSTGRES;
@@ -34,13 +35,16 @@ pub struct Options {
     pub fsync: Fsync,
     /// The folder its folder goes to; the one for temporary files unless told otherwise.
     pub base: PathBuf,
+    /// Takes connections with TLS, too, if it has a certificate.
+    pub tls: Option<Identity>,
     /// More options: name and value.
     pub settings: Vec<(String, String)>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { fsync: Fsync::default(), base: std::env::temp_dir(), settings: Vec::new() }
+        let (fsync, base) = (Fsync::default(), std::env::temp_dir());
+        Self { fsync, base, tls: None, settings: Vec::new() }
     }
 }
 
@@ -72,6 +76,16 @@ impl Postgres {
             let prepare = Line::new(server.with_file_name("initdb")).arg("--pgdata").arg(&data);
             let prepare = prepare.args(["--auth=trust", "--username=postgres", "--no-sync"]);
             process.prepare(be(prepare.args(["--locale=C", "--encoding=UTF8"])))?;
+            if let Some(identity) = &options.tls {
+                // It wants both to be its own, and the key nobody else's.
+                let own = identity.copy_to(&data)?;
+                fs::set_permissions(&own.key, fs::Permissions::from_mode(0o600))?;
+                for file in [&own.cert, &own.key] {
+                    if let Some(user) = &user {
+                        chown(file, Some(user.uid), Some(user.gid))?;
+                    }
+                }
+            }
             let mut line = Line::new(&server).arg("-D").arg(&data);
             for setting in settings(port, options) {
                 line = line.arg("-c").arg(setting);
@@ -90,6 +104,14 @@ impl Postgres {
     /// Where it listens, on the loopback interface.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Lets in only those who come with TLS, from the next connection on.
+    pub fn allow_only_tls(&self) -> Result<()> {
+        let rules = self.process.folder().join("data/pg_hba.conf");
+        fs::write(rules, "hostssl all all all trust\n")?;
+        // It reads its rules again when it starts.
+        self.restart()
     }
 
     /// SIGKILL, to all of its processes. Returns when it is gone.
@@ -113,6 +135,10 @@ fn settings(port: u16, options: &Options) -> Vec<String> {
     ];
     if options.fsync == Fsync::Off {
         settings.extend(["fsync=off".to_owned(), "full_page_writes=off".to_owned()]);
+    }
+    if options.tls.is_some() {
+        let tls = ["ssl=on", "ssl_cert_file=server.cert.pem", "ssl_key_file=server.key.pem"];
+        settings.extend(tls.map(str::to_owned));
     }
     settings.extend(options.settings.iter().map(|(name, value)| format!("{name}={value}")));
     settings

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
+use super::certificates::Identity;
 use super::keeper::{LastSignal, Line, Process, State, patiently};
 use super::or_skip;
 use super::ports::free_port;
@@ -77,6 +78,8 @@ pub struct Options {
     pub password: Option<String>,
     /// The folder its folder goes to; the one for temporary files unless told otherwise.
     pub base: PathBuf,
+    /// Listens with TLS, too, at another port, if it has a certificate.
+    pub tls: Option<Identity>,
     /// More lines of its configuration: name and value.
     pub settings: Vec<(String, String)>,
 }
@@ -88,6 +91,7 @@ impl Default for Options {
             durability: Durability::default(),
             password: None,
             base: std::env::temp_dir(),
+            tls: None,
             settings: Vec::new(),
         }
     }
@@ -105,6 +109,7 @@ impl Options {
 /// A running server; gone, with its folder, once it is dropped.
 pub struct Redis {
     port: u16,
+    tls_port: Option<u16>,
     password: Option<String>,
     line: Line,
     checker: PathBuf,
@@ -136,11 +141,19 @@ impl Redis {
         if let Some(password) = &options.password {
             line = line.args(["--requirepass", password, "--masterauth", password]);
         }
+        let mut tls_port = None;
+        if let Some(Identity { ca, cert, key }) = &options.tls {
+            let port = free_port()?;
+            tls_port = Some(port);
+            line = line.args(["--tls-port", &port.to_string(), "--tls-auth-clients", "optional"]);
+            line = line.arg("--tls-ca-cert-file").arg(ca);
+            line = line.arg("--tls-cert-file").arg(cert).arg("--tls-key-file").arg(key);
+        }
         for (name, value) in &options.settings {
             line = line.arg(format!("--{name}")).arg(value);
         }
         process.start(&line, READY)?;
-        Ok(Self { port, password: options.password.clone(), line, checker, process })
+        Ok(Self { port, tls_port, password: options.password.clone(), line, checker, process })
     }
 
     /// `redis://127.0.0.1:<port>`, with the password if there is one.
@@ -152,6 +165,11 @@ impl Redis {
     /// Where it listens, on the loopback interface.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Where it listens with TLS, if it does.
+    pub fn tls_port(&self) -> Option<u16> {
+        self.tls_port
     }
 
     /// SIGKILL. Returns when it is gone; what it had not written is lost.

@@ -13,17 +13,17 @@
 --                    1 to keep the answer also if nothing changed,
 --                    number of a call of this node that changed something here }
 -- ARGV[2..]: for each list of claims among the commands, what a run keeps of each of them
--- Answers, packed: { "lost", epoch, position, 1 if a call was carried out in part }
---                                               the state is not the one the caller knows
+-- Answers, packed: { "lost" }                    the state is not the one the caller knows
 --                  { "stale" }                   a later call of the lane was here already
 --                  { "again", events, released } more is overdue than one call releases
 --                  { "ok", position, now, next due or -1, available, grants, { reply, ... },
 --                    number of the last call of this node that changed something here, how many
 --                    events it logged, how many claims it released because they were overdue }
 local META, LOG, POOLS, DUES, POOL, CLAIMS, BUYERS, REQUESTS, PAYMENTS, DUE, REFUNDS, HISTORY,
-    RESTOCKS, PORTIONS, RETURNED, MOVES, LANE, NODE =
+    RESTOCKS, PORTIONS, RETURNED, MOVES, REFUNDED, PAYERS, LANE, NODE =
     KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10],
-    KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18]
+    KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15], KEYS[16], KEYS[17], KEYS[18], KEYS[19],
+    KEYS[20]
 
 -- A claim that is overdue is released before anything else is decided, so many in one call.
 local MAX_RELEASED = 512
@@ -37,11 +37,10 @@ local KEEP_CHANGE_MS = 604800000
 
 local HELD, ORDERED, PAID, RELEASED = 0, 1, 2, 3
 local HOLD_EXPIRED, PAY_EXPIRED = 3, 4
-local LATE, ALREADY_PAID, AMOUNT_MISMATCH = 0, 1, 2
+local LATE, ALREADY_PAID, AMOUNT_MISMATCH, LOST_CLAIM = 0, 1, 2, 3
 local OPENED, RESTOCKED, CLOSED, CLEARED = 0, 1, 2, 3
 local DONE, REPLAYED, REFUSED = 0, 1, 2
-local FATE_PAID, FATE_REFUND, FATE_ELSEWHERE = 0, 1, 2
-local EVENT_CLAIM, EVENT_POOL, EVENT_REFUND, EVENT_RUN = 1, 2, 3, 4
+local EVENT_CLAIM, EVENT_POOL, EVENT_REFUND, EVENT_RUN, EVENT_MOVE, KEPT_CHANGE = 1, 2, 3, 4, 5, 6
 -- Claims in a block.
 local BLOCK = 16
 
@@ -55,6 +54,9 @@ local C_NUMBER, C_USER, C_REQUEST, C_IDENTITY, C_QUANTITY, C_PRICE, C_PORTION, C
 -- and quantity, packed, in one text.
 local R_FIRST, R_STEP, R_PRICE, R_PORTION, R_STATE, R_CREATED, R_HOLD, R_PAY_BY, R_OWN =
     2, 3, 4, 5, 6, 7, 8, 9, 10
+-- What became of a claim that lies in a block, as it is kept: kind, state, version, changed and pay by,
+-- both counted from when it was created (or -1), payment, reason, replaced by.
+local K_STATE, K_VERSION, K_CHANGED, K_PAY_BY, K_PAYMENT, K_REASON, K_REPLACED = 2, 3, 4, 5, 6, 7, 8
 
 local pack, unpack_value = cmsgpack.pack, cmsgpack.unpack
 local call = unpack_value(ARGV[1])
@@ -68,7 +70,7 @@ local seq = tonumber(meta[2] or '0')
 local last_change = tonumber(redis.call('GET', NODE) or '0')
 local torn = meta[4] ~= meta[5]
 if meta[1] ~= epoch or seq < known or last_change < confirmed or torn then
-    return pack({ 'lost', meta[1] or '', seq, torn and 1 or 0 })
+    return pack({ 'lost' })
 end
 local answered = redis.call('GET', LANE)
 if answered then

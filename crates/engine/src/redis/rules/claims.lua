@@ -118,7 +118,7 @@ function decide.claims(c)
     local buckets, available = rules.buckets, state.available
     local first_number = state.claims * buckets + rules.bucket + 1
     local n = first_number
-    local buyers, bought, digits = buyers, bought, DIGITS
+    local buyers, bought = buyers, bought
     local last_bought, last_requested, last_reply, in_a_row = #bought, #requested, 0, 0
     local price, portion = price_at(available), -1
     local usual = price
@@ -131,7 +131,7 @@ function decide.claims(c)
     end
     -- Most are granted as all others are; each step spared them counts.
     local careful = refused or with_keys or with_quantities or portions or steps
-    local before_hundred, hundred = hundred_of(n)
+    local from, shared = neighbours(n)
     for i = 1, count do
         local name, quantity, used, key, reply, granted = names[i], 1, 1, '', nil, true
         local buyer = buyers[name] or found[i]
@@ -146,7 +146,7 @@ function decide.claims(c)
             local before = key ~= '' and (requests[key] or found_keys[i])
             if before then
                 end_run()
-                reply = repeat_claim(tonumber(before), quantity)
+                reply = repeat_claim(number_in(before), quantity)
             elseif not refused then
                 if name == '' then
                     reply = { REFUSED, 'not_eligible' }
@@ -184,12 +184,10 @@ function decide.claims(c)
             end
             last_picked = last_picked + 1
             picked[last_picked] = i
-            local low = digits[n - before_hundred]
-            if not low then
-                before_hundred, hundred = hundred_of(n)
-                low = digits[n - before_hundred]
+            if n - from > 255 then
+                from, shared = neighbours(n)
             end
-            local field = hundred .. low
+            local field = shared .. char(n - from)
             if key ~= '' then
                 requests[key] = field
                 requested[last_requested + 1], requested[last_requested + 2] = key, field

@@ -1,18 +1,21 @@
 -- Money: it pays an order, buys a released claim anew, or is owed back; each payment once.
 
+-- What became of a payment: the number of the claim it paid, or what is owed back of it.
 local function payment_of(id)
     local found = payments[id]
     if found == nil then
-        found = redis.call('HGET', PAYMENTS, id)
-        found = found and unpack_value(found) or false
+        local paid = redis.call('HGET', PAYMENTS, id)
+        local owed = not paid and redis.call('HGET', REFUNDED, id)
+        found = paid and { paid = number_in(paid) } or owed and { owed = unpack_value(owed) }
+            or false
         payments[id] = found
     end
     return found
 end
 
-local function put_payment(id, payment)
-    payments[id] = payment
-    dirty_payments[id] = pack(payment)
+local function put_payment(id, paid)
+    payments[id] = { paid = paid }
+    dirty_payments[id] = field_of(paid)
     state.payments = state.payments + 1
     changed = true
 end
@@ -39,8 +42,10 @@ local function costs(claim, high, low)
 end
 
 local function refund(n, payment, high, low, reason)
-    put_payment(payment, { n, FATE_REFUND, high, low, reason, now })
     local packed = pack({ EVENT_REFUND, n, payment, high, low, reason, now })
+    payments[payment] = { owed = { EVENT_REFUND, n, payment, high, low, reason, now } }
+    dirty_refunds[payment] = packed
+    state.payments = state.payments + 1
     write('RPUSH', REFUNDS, packed)
     log(packed, 1)
     return { DONE, 'r', packed }
@@ -50,17 +55,24 @@ local function settled(kind, claim)
     return { kind, claim[C_REPLACES] > 0 and 'g' or 'p', pack(claim) }
 end
 
-local function repeat_payment(seen, id, n, high, low)
-    if seen[2] == FATE_PAID then
-        local claim = claim_of(seen[3])
-        if seen[1] == n and costs(claim, high, low) then
+local function repeat_payment(seen, n, high, low)
+    local owed = seen.owed
+    if owed and owed[2] == n and owed[4] == high and owed[5] == low then
+        return { REPLAYED, 'r', pack(owed) }
+    elseif seen.paid then
+        local claim = claim_of(seen.paid)
+        local order = claim[C_REPLACES] > 0 and claim[C_REPLACES] or seen.paid
+        if order == n and costs(claim, high, low) then
             return settled(REPLAYED, claim)
         end
-    elseif seen[1] == n and seen[3] == high and seen[4] == low then
-        return { REPLAYED, 'r',
-            pack({ EVENT_REFUND, seen[1], id, seen[3], seen[4], seen[5], seen[6] }) }
     end
     return { REFUSED, 'payment_conflict' }
+end
+
+-- Whether this bucket has left the payment to another one, which has a later reservation.
+local function is_left(id, fence)
+    return rules.buckets > 1
+        and fence <= tonumber(redis.call('HGET', PAYERS, 'left:' .. id) or '0')
 end
 
 -- number, payment, high, low, fence, whether to say so instead of refunding for want of stock
@@ -72,13 +84,17 @@ function decide.pay(c)
         return { REFUSED, 'cleared' }
     end
     local seen = payment_of(id)
-    if seen and seen[2] ~= FATE_ELSEWHERE then
-        return repeat_payment(seen, id, n, high, low)
-    elseif seen and seen[3] >= fence then
+    if seen then
+        return repeat_payment(seen, n, high, low)
+    elseif is_left(id, fence) then
         return { REFUSED, 'elsewhere' }
     end
     local claim = claim_of(n)
     if not claim then
+        -- A number that was used up belongs to a claim that was lost; its money is owed back.
+        if n <= (state.claims - 1) * rules.buckets + rules.bucket + 1 then
+            return refund(n, id, high, low, LOST_CLAIM)
+        end
         return { REFUSED, 'no_such_claim' }
     elseif claim[C_STATE] == HELD or (claim[C_STATE] == RELEASED and claim[C_PAY_BY] < 0) then
         return { REFUSED, 'not_ordered' }
@@ -93,7 +109,10 @@ function decide.pay(c)
         claim[C_VERSION] = claim[C_VERSION] + 1
         claim[C_CHANGED] = now
         claim[C_PAYMENT] = id
-        put_payment(id, { n, FATE_PAID, n })
+        if rules.flow == 2 then
+            drop_due(n)
+        end
+        put_payment(id, n)
         put_claim(claim)
         return settled(DONE, claim)
     end
@@ -113,8 +132,8 @@ function decide.pay(c)
     local anew = { EVENT_CLAIM, number_anew, claim[C_USER], '', claim[C_IDENTITY], quantity,
         claim[C_PRICE], portion or -1, PAID, 1, now, now, -1, -1, id, n, 0 }
     claim[C_REPLACED] = number_anew
-    dirty_claims[field_of(n)] = pack(claim)
-    put_payment(id, { n, FATE_PAID, number_anew })
+    keep_claim(claim)
+    put_payment(id, number_anew)
     count_taken(PAID, quantity)
     if portion then
         take_portion(portion)
@@ -134,25 +153,39 @@ function decide.refund(c)
         return { REFUSED, 'pool_in_use' }
     end
     local seen = payment_of(id)
-    if seen and seen[2] ~= FATE_ELSEWHERE then
-        return repeat_payment(seen, id, n, high, low)
-    elseif seen and seen[3] >= fence then
+    if seen then
+        return repeat_payment(seen, n, high, low)
+    elseif is_left(id, fence) then
         return { REFUSED, 'elsewhere' }
     end
     return refund(n, id, high, low, LATE)
 end
 
--- payment, fence: from now on this pool leaves the payment to another one, if it never took it
-function decide.disown(c)
+-- payment, bucket that wants it, whom the caller expects to have it ('' for nobody). A payment counts
+-- in one bucket of a pool; this one keeps which: "<bucket>:<fence>", with a fence that rises whenever
+-- it changes hands.
+function decide.reserve(c)
+    if not state then
+        return { REFUSED, 'no_such_pool' }
+    end
+    local owner = redis.call('HGET', PAYERS, c[2]) or ''
+    if owner == c[4] then
+        local fence = tonumber(string.match(owner, ':(%d+)$') or '0') + 1
+        owner = c[3] .. ':' .. fence
+        write('HSET', PAYERS, c[2], owner)
+        changed = true
+    end
+    return { DONE, owner }
+end
+
+-- payment, fence: from now on this bucket leaves the payment to another one, if it never took it
+function decide.leave(c)
     if not state then
         return { DONE }
-    end
-    local seen = payment_of(c[2])
-    if seen and seen[2] ~= FATE_ELSEWHERE then
+    elseif payment_of(c[2]) then
         return { REFUSED, 'payment_conflict' }
-    elseif not seen or seen[3] < c[3] then
-        payments[c[2]] = { 0, FATE_ELSEWHERE, c[3] }
-        dirty_payments[c[2]] = pack(payments[c[2]])
+    elseif not is_left(c[2], c[3]) then
+        write('HSET', PAYERS, 'left:' .. c[2], c[3])
         changed = true
     end
     return { DONE }

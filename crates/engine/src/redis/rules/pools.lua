@@ -5,8 +5,8 @@ local function view(kind)
         return { REFUSED, 'no_such_pool' }
     end
     return { kind, state.version, state.total, state.available, state.held, state.ordered,
-        state.paid, state.claims, state.payments, state.opened_at, state.closed_at,
-        state.cleared, redis.call('HGET', POOL, 'terms') }
+        state.paid, state.claims - state.skipped, state.payments, state.opened_at,
+        state.closed_at, state.cleared, redis.call('HGET', POOL, 'terms') }
 end
 
 -- Only the first bucket speaks for the pool as a whole.
@@ -34,7 +34,7 @@ function decide.open(c)
     rules = read_rules(c[3])
     state = { version = 0, total = c[5], share = c[6], available = c[6], held = 0, ordered = 0,
         paid = 0, claims = 0, payments = 0, opened_at = now, closed_at = -1, cleared = 0,
-        fresh = 0, arrived = 0 }
+        fresh = 0, arrived = 0, skipped = 0, short = 0 }
     write('HSET', POOL, 'terms', c[2], 'rules', c[3])
     if rules.portions > 0 then
         write('SET', PORTIONS, c[4])
@@ -63,8 +63,7 @@ function decide.restock(c)
     end
     state.total = state.total + units
     state.share = state.share + units
-    state.available = state.available + units
-    state.arrived = state.arrived + 1
+    give_back(units)
     write('HSET', RESTOCKS, request, units)
     change_pool(RESTOCKED, units, request)
     return view(DONE)
@@ -102,20 +101,16 @@ function decide.clear()
     -- A server out of memory takes no more writes, except from a script that began with one that
     -- needs none. This one changes nothing, and lets a sale be cleared to make room.
     redis.call('HDEL', META, '')
-    -- Refunds stay, so that none is owed twice.
-    write('UNLINK', CLAIMS, BUYERS, REQUESTS, DUE, PORTIONS, RETURNED, PAYMENTS, MOVES)
+    -- Refunds stay, so that none is owed twice; and the numbers of transfers, which siblings that are
+    -- not cleared yet are compared with.
+    write('UNLINK', CLAIMS, BUYERS, REQUESTS, DUE, PORTIONS, RETURNED, PAYMENTS, PAYERS)
     granted, bought, requested, dues = {}, {}, {}, {}
-    claims, dirty_claims, buyers, requests = {}, {}, {}, {}
+    claims, dirty_claims, buyers, requests, in_block = {}, {}, {}, {}, {}
     fresh, runs, looked_up = {}, {}, 0
-    payments, dirty_payments = {}, {}
-    local owed = redis.call('LRANGE', REFUNDS, 0, -1)
-    for _, packed in ipairs(owed) do
-        local r = unpack_value(packed)
-        write('HSET', PAYMENTS, r[3], pack({ r[2], FATE_REFUND, r[4], r[5], r[6], r[7] }))
-    end
-    state.payments = #owed
+    payments, dirty_payments, not_due = {}, {}, {}
+    state.payments = redis.call('LLEN', REFUNDS)
     state.available, state.held, state.ordered, state.paid, state.claims = 0, 0, 0, 0, 0
-    state.share, state.fresh, state.cleared = 0, 0, 1
+    state.share, state.fresh, state.skipped, state.short, state.cleared = 0, 0, 0, 0, 1
     change_pool(CLEARED, 0, '')
     return view(DONE)
 end

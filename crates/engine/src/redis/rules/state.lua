@@ -2,6 +2,10 @@
 -- decides.
 
 -- What the pool is, read once. `rules` never change; `state` is written back at the end.
+--   claims   numbers used, with those of `skipped` claims: a repair leaves out the numbers of claims
+--            that may have been granted and lost
+--   short    units taken that were never there: a repair found more taken than the total. What comes
+--            back makes up for them first
 local stored = redis.call('HMGET', POOL, 'rules', 'state')
 local rules, state
 
@@ -18,7 +22,8 @@ if stored[1] and stored[2] then
     local s = unpack_value(stored[2])
     state = { version = s[1], total = s[2], share = s[3], available = s[4], held = s[5],
         ordered = s[6], paid = s[7], claims = s[8], payments = s[9], opened_at = s[10],
-        closed_at = s[11], cleared = s[12], fresh = s[13], arrived = s[14] }
+        closed_at = s[11], cleared = s[12], fresh = s[13], arrived = s[14], skipped = s[15],
+        short = s[16] }
 end
 
 -- A crowd of claims is what has to be fast here. So what they add is kept as it will be written,
@@ -29,37 +34,33 @@ local granted, bought, requested, dues = {}, {}, {}, {}
 local claims, dirty_claims = {}, {}
 local fresh, runs, looked_up = {}, {}, 0
 local buyers, requests = {}, {}
-local payments, dirty_payments = {}, {}
+local payments, dirty_payments, dirty_refunds = {}, {}, {}
+local not_due = {}
 local changed = false
 
 local format, floor, char, sub = string.format, math.floor, string.char, string.sub
 
--- Making a text from a number takes longer than all else that is done for a claim, so the digits
+-- Making a text from a number takes longer than all else that is done for a claim, so the bytes
 -- that neighbours share are made once.
-local DIGITS = {
-    '00', '01', '02', '03', '04', '05', '06', '07', '08', '09', '10', '11', '12', '13', '14',
-    '15', '16', '17', '18', '19', '20', '21', '22', '23', '24', '25', '26', '27', '28', '29',
-    '30', '31', '32', '33', '34', '35', '36', '37', '38', '39', '40', '41', '42', '43', '44',
-    '45', '46', '47', '48', '49', '50', '51', '52', '53', '54', '55', '56', '57', '58', '59',
-    '60', '61', '62', '63', '64', '65', '66', '67', '68', '69', '70', '71', '72', '73', '74',
-    '75', '76', '77', '78', '79', '80', '81', '82', '83', '84', '85', '86', '87', '88', '89',
-    '90', '91', '92', '93', '94', '95', '96', '97', '98', '99',
-}
-local hundreds, hundreds_text = -1, ''
+local high, high_text = -1, ''
 
--- The number before the hundred that this one is in, and how those of this hundred begin.
-local function hundred_of(n)
-    local high = floor(n / 100)
-    if high ~= hundreds then
-        hundreds, hundreds_text = high, format('%08d', high)
+-- The number that this one and its neighbours begin from, and the bytes they share.
+local function neighbours(n)
+    local from = floor(n / 256)
+    if from ~= high then
+        high, high_text = from, sub(struct.pack('>I4', from), 2)
     end
-    return high * 100 - 1, hundreds_text
+    return from * 256, high_text
 end
 
--- A claim's number as a field, or as a member: in the order of numbers.
+-- A claim's number as a field, or as a member: four bytes, in the order of numbers.
 local function field_of(n)
-    local before, text = hundred_of(n)
-    return text .. DIGITS[n - before]
+    local from, shared = neighbours(n)
+    return shared .. char(n - from)
+end
+
+local function number_in(field)
+    return (struct.unpack('>I4', field))
 end
 
 local function log(event, count)
@@ -91,38 +92,69 @@ end
 -- Claims of a run that fill a block lie in one field, the block's; every other claim, and whatever
 -- became of one since, lies in its own.
 local function block_of(n)
-    return 'b' .. floor((n - 1 - rules.bucket) / rules.buckets / BLOCK)
+    return 'b' .. struct.pack('>I4', floor((n - 1 - rules.bucket) / rules.buckets / BLOCK))
+end
+
+-- Claims that lie in a block; of these only what became of them is kept in a field of their own.
+local in_block = {}
+
+-- A claim of a run as it was granted.
+local function granted_in(run, n)
+    local own, i = run[R_OWN], (n - run[R_FIRST]) / run[R_STEP] * 4
+    return { EVENT_CLAIM, n, own[i + 1], own[i + 2], own[i + 3], own[i + 4], run[R_PRICE],
+        run[R_PORTION], run[R_STATE], 1, run[R_CREATED], run[R_CREATED], run[R_HOLD],
+        run[R_PAY_BY], '', 0, 0 }
 end
 
 local function claim_of(n)
     if not claims[n] then
-        local found = run_in(field_of(n)) or run_in(block_of(n))
-        if found and found[1] == EVENT_RUN then
-            local own, i = found[R_OWN], (n - found[R_FIRST]) / found[R_STEP] * 4
-            found = { EVENT_CLAIM, n, own[i + 1], own[i + 2], own[i + 3], own[i + 4],
-                found[R_PRICE], found[R_PORTION], found[R_STATE], 1, found[R_CREATED],
-                found[R_CREATED], found[R_HOLD], found[R_PAY_BY], '', 0, 0 }
+        local found = run_in(field_of(n))
+        if not found or found[1] == KEPT_CHANGE then
+            local change, block = found, run_in(block_of(n))
+            found = block and granted_in(block, n)
+            in_block[n] = block ~= nil
+            if found and change then
+                local created, pay_by = found[C_CREATED], change[K_PAY_BY]
+                found[C_STATE], found[C_VERSION] = change[K_STATE], change[K_VERSION]
+                found[C_CHANGED] = created + change[K_CHANGED]
+                found[C_PAY_BY] = pay_by < 0 and -1 or created + pay_by
+                found[C_PAYMENT], found[C_REASON] = change[K_PAYMENT], change[K_REASON]
+                found[C_REPLACED] = change[K_REPLACED]
+            end
+        elseif found[1] == EVENT_RUN then
+            found = granted_in(found, n)
         end
         claims[n] = found
     end
     return claims[n]
 end
 
-local function put_claim(claim)
-    local n, packed = claim[C_NUMBER], pack(claim)
+-- Keeps a claim as it is by now.
+local function keep_claim(claim)
+    local n, kept = claim[C_NUMBER], claim
+    if in_block[n] then
+        local created, pay_by = claim[C_CREATED], claim[C_PAY_BY]
+        kept = { KEPT_CHANGE, claim[C_STATE], claim[C_VERSION], claim[C_CHANGED] - created,
+            pay_by < 0 and -1 or pay_by - created, claim[C_PAYMENT], claim[C_REASON],
+            claim[C_REPLACED] }
+    end
     claims[n] = claim
-    dirty_claims[field_of(n)] = packed
-    log(packed, 1)
+    dirty_claims[field_of(n)] = pack(kept)
 end
 
--- A buyer: the number of their latest claim and, unless that is one, the units they have used.
+local function put_claim(claim)
+    keep_claim(claim)
+    log(pack(claim), 1)
+end
+
+-- A buyer: the number of their latest claim and, unless that is one, the units they have used, four
+-- bytes each.
 local function write_buyer(field, used)
-    return used == 1 and field or field .. ':' .. used
+    return used == 1 and field or field .. struct.pack('>I4', used)
 end
 
 local function read_buyer(buyer)
-    local latest, used = string.match(buyer, '^(%d+):?(%d*)$')
-    return tonumber(latest), tonumber(used) or 1
+    return number_in(buyer), #buyer > 4 and (struct.unpack('>I4', buyer, 5)) or 1
 end
 
 local function put_buyer(name, field, used)
@@ -174,7 +206,13 @@ end
 -- its time has come, whatever became of them meanwhile; then each is looked at.
 local function add_due(first, last, at)
     local count = #dues
-    dues[count + 1], dues[count + 2] = format('%.0f', at), field_of(first) .. '-' .. field_of(last)
+    dues[count + 1], dues[count + 2] = format('%.0f', at), field_of(first) .. field_of(last)
+end
+
+-- A claim that was due by itself is not any more.
+local function drop_due(n)
+    local field = field_of(n)
+    not_due[#not_due + 1] = field .. field
 end
 
 local function due_of(claim)
@@ -198,6 +236,15 @@ local function count_taken(first, units)
     end
 end
 
+-- Units that come back, or are new; what is short is made up for first.
+local function give_back(units)
+    local made_up = math.min(units, state.short)
+    state.short = state.short - made_up
+    state.share = state.share - made_up
+    state.available = state.available + units - made_up
+    state.arrived = state.arrived + 1
+end
+
 local function release(claim, reason)
     local quantity = claim[C_QUANTITY]
     if claim[C_STATE] == HELD then
@@ -205,8 +252,10 @@ local function release(claim, reason)
     else
         state.ordered = state.ordered - quantity
     end
-    state.available = state.available + quantity
-    state.arrived = state.arrived + 1
+    give_back(quantity)
+    if claim[C_STATE] == ORDERED and rules.flow == 2 then
+        drop_due(claim[C_NUMBER])
+    end
     if claim[C_PORTION] >= 0 then
         write('ZADD', RETURNED, claim[C_PORTION], claim[C_PORTION])
     end

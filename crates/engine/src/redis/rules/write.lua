@@ -24,8 +24,10 @@ end
 local overdue, expired = {}, 0
 
 local function write_due()
-    if #overdue > 0 then
-        write('ZREM', DUE, unpack(overdue))
+    for _, gone in ipairs({ overdue, not_due }) do
+        for i = 1, #gone, PAIRS do
+            write('ZREM', DUE, unpack(gone, i, math.min(i + PAIRS - 1, #gone)))
+        end
     end
     write_list('ZADD', DUE, dues)
     local first = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')
@@ -44,13 +46,15 @@ local function write_all()
     seq = seq + logged
     write('HSET', POOL, 'state', pack({ state.version, state.total, state.share,
         state.available, state.held, state.ordered, state.paid, state.claims, state.payments,
-        state.opened_at, state.closed_at, state.cleared, state.fresh, state.arrived }))
+        state.opened_at, state.closed_at, state.cleared, state.fresh, state.arrived,
+        state.skipped, state.short }))
     write_list('HSET', CLAIMS, granted)
     write_map(CLAIMS, dirty_claims)
     write_list('HSET', BUYERS, bought)
     write_list('HSET', REQUESTS, requested)
     write_map(PAYMENTS, dirty_payments)
-    if #dues > 0 or #overdue > 0 or state.cleared == 1 then
+    write_map(REFUNDED, dirty_refunds)
+    if #dues > 0 or #overdue > 0 or #not_due > 0 or state.cleared == 1 then
         write_due()
     end
     if logged > 0 then
@@ -73,8 +77,8 @@ local function release_overdue()
         if looked_at >= MAX_RELEASED then
             return false
         end
-        local first, last = string.match(due[i], '^(%d+)-(%d+)$')
-        for n = tonumber(first), tonumber(last), rules.buckets do
+        local first, last = struct.unpack('>I4I4', due[i])
+        for n = first, last, rules.buckets do
             local claim = claim_of(n)
             local at = due_of(claim)
             if at >= 0 and at <= now then
@@ -106,7 +110,7 @@ if ready then
     if state then
         local first, hold_until, pay_by = first_state()
         grants = { first, hold_until, pay_by, rules.by_identity, rules.closes, state.claims,
-            rules.buckets }
+            rules.buckets, state.skipped }
         available = state.available
         -- Whoever remembers that nothing is left must know when that may change.
         if available == 0 then

@@ -25,6 +25,8 @@ const EVENT_CLAIM: i64 = 1;
 const EVENT_POOL: i64 = 2;
 const EVENT_REFUND: i64 = 3;
 const EVENT_RUN: i64 = 4;
+const EVENT_MOVE: i64 = 5;
+const KEPT_CHANGE: i64 = 6;
 
 /// One claim.
 pub(in crate::redis) fn read_claim(pool: PoolId, bytes: &[u8]) -> Result<Claim> {
@@ -32,8 +34,79 @@ pub(in crate::redis) fn read_claim(pool: PoolId, bytes: &[u8]) -> Result<Claim> 
     one.map(|[claim]| claim).map_err(|_| Unpackable::new("one claim"))
 }
 
+/// What lies in a field of the claims.
+pub(in crate::redis) enum Kept {
+    /// One claim, or a run of them.
+    Claims(Vec<Claim>),
+    /// What became of one that lies in a block.
+    Change(Change),
+}
+
+/// What became of a claim that lies in a block.
+pub(in crate::redis) struct Change {
+    state: State,
+    version: u32,
+    /// Counted from when the claim was created.
+    changed_ms: u64,
+    pay_by_ms: Option<u64>,
+    payment: Option<PaymentId>,
+    reason: Option<ReleaseReason>,
+}
+
+impl Change {
+    /// The claim as it is by now, of what it was when it was granted.
+    pub(in crate::redis) fn of(self, granted: &Claim) -> Claim {
+        let at = granted.created_at;
+        Claim {
+            state: self.state,
+            version: self.version,
+            changed_at: at.plus_millis(self.changed_ms),
+            pay_by: self.pay_by_ms.map(|ms| at.plus_millis(ms)),
+            payment: self.payment,
+            reason: self.reason,
+            ..granted.clone()
+        }
+    }
+}
+
+/// What lies in a field of the claims.
+pub(in crate::redis) fn read_kept(pool: PoolId, bytes: &[u8]) -> Result<Kept> {
+    let mut from = Unpacker::new(bytes);
+    from.list()?;
+    if from.int()? != KEPT_CHANGE {
+        return read_claims_of(pool, bytes).map(Kept::Claims);
+    }
+    Ok(Kept::Change(Change {
+        state: state(&mut from)?,
+        version: from.number()?,
+        changed_ms: from.number()?,
+        pay_by_ms: from.int().map(|ms| u64::try_from(ms).ok())?,
+        payment: id_or_none(&mut from, PaymentId::new)?,
+        reason: reason(&mut from)?,
+    }))
+}
+
+/// What became of a claim that lies in a block, with the claim that stands in its place.
+pub(in crate::redis) fn pack_changed(claim: &Claim, replaced_by: u32) -> Vec<u8> {
+    let since = |at: Timestamp| at.millis() - claim.created_at.millis();
+    let mut packer = Packer::default();
+    packer
+        .list(if replaced_by > 0 { 8 } else { 7 })
+        .int(KEPT_CHANGE)
+        .int(state_number(claim.state))
+        .int(claim.version.into())
+        .int(since(claim.changed_at))
+        .int(claim.pay_by.map_or(-1, since))
+        .text(claim.payment.as_ref().map_or("", PaymentId::as_str))
+        .int(reason_number(claim.reason));
+    if replaced_by > 0 {
+        packer.int(replaced_by.into());
+    }
+    packer.finish()
+}
+
 /// The claims that lie in one field: one, or a run of them.
-pub(in crate::redis) fn read_claims_of(pool: PoolId, bytes: &[u8]) -> Result<Vec<Claim>> {
+fn read_claims_of(pool: PoolId, bytes: &[u8]) -> Result<Vec<Claim>> {
     let mut events = Vec::new();
     read_events(pool, bytes, &mut events)?;
     let claim = |event| match event {
@@ -80,12 +153,20 @@ fn read_event(pool: PoolId, from: &mut Unpacker<'_>, to: &mut Vec<Event>) -> Res
                 0 => RefundReason::Late,
                 1 => RefundReason::AlreadyPaid,
                 2 => RefundReason::AmountMismatch,
+                3 => RefundReason::ClaimLost,
                 _ => return Err(Unpackable::new("a reason of a refund")),
             };
             let (order, amount, at) = (ClaimId { pool, number }, joined(high, low), time(from)?);
             to.push(Event::Refund(Refund { order, payment, amount, reason, at }));
         }
         EVENT_RUN => read_run(pool, from, to)?,
+        EVENT_MOVE => {
+            // Units went from one bucket to another, or arrived there. The sale as a whole has as many
+            // as before, so that nobody outside of the engine has to hear of it.
+            for _ in 1..fields {
+                from.int()?;
+            }
+        }
         _ => return Err(Unpackable::new("an event")),
     }
     Ok(())
@@ -209,12 +290,7 @@ pub(in crate::redis) fn pack_claim(claim: &Claim, replaced_by: u32) -> Vec<u8> {
         .int(claim.quantity.into())
         .int(claim.unit_price.get())
         .int(claim.portion.map_or(-1, i64::from))
-        .int(match claim.state {
-            State::Held => 0,
-            State::Ordered => 1,
-            State::Paid => 2,
-            State::Released => 3,
-        })
+        .int(state_number(claim.state))
         .int(claim.version.into())
         .int(claim.created_at.millis())
         .int(claim.changed_at.millis())
@@ -242,30 +318,39 @@ pub(in crate::redis) fn pack_refund(refund: &Refund) -> Vec<u8> {
         .finish()
 }
 
-/// What became of a payment, as the script keeps it.
-pub(in crate::redis) fn pack_paid(order: u32, claim: u32) -> Vec<u8> {
-    Packer::default().list(3).int(order.into()).int(0).int(claim.into()).finish()
-}
-
-pub(in crate::redis) fn pack_refunded(refund: &Refund) -> Vec<u8> {
-    let (high, low) = split(refund.amount);
+/// Fresh claims that are alike but for whose they are, numbered one behind the other, as the script
+/// keeps them. All of them look as the first one does.
+pub(in crate::redis) fn pack_run(claims: &[&Claim], step: u16, fresh: &Claim) -> Vec<u8> {
+    let mut own = Packer::default();
+    for claim in claims {
+        own.text(claim.user.as_str())
+            .text(claim.request.as_ref().map_or("", RequestId::as_str))
+            .text(claim.identity.as_ref().map_or("", Identity::as_str))
+            .int(claim.quantity.into());
+    }
+    let time = |at: Option<Timestamp>| at.map_or(-1, Timestamp::millis);
     Packer::default()
-        .list(6)
-        .int(refund.order.number.into())
-        .int(1)
-        .int(high)
-        .int(low)
-        .int(refund_reason_number(refund.reason))
-        .int(refund.at.millis())
+        .list(10)
+        .int(EVENT_RUN)
+        .int(fresh.id.number.into())
+        .int(step.into())
+        .int(fresh.unit_price.get())
+        .int(-1)
+        .int(state_number(fresh.state))
+        .int(fresh.created_at.millis())
+        .int(time(fresh.hold_until))
+        .int(time(fresh.pay_by))
+        .bytes(&own.finish())
         .finish()
 }
 
-/// Whether what became of a payment is that it was owed back.
-pub(in crate::redis) fn is_refunded(fate: &[u8]) -> Result<bool> {
-    let mut from = Unpacker::new(fate);
-    from.list()?;
-    from.int()?;
-    Ok(from.int()? == 1)
+fn state_number(state: State) -> i64 {
+    match state {
+        State::Held => 0,
+        State::Ordered => 1,
+        State::Paid => 2,
+        State::Released => 3,
+    }
 }
 
 fn refund_reason_number(reason: RefundReason) -> i64 {
@@ -273,6 +358,7 @@ fn refund_reason_number(reason: RefundReason) -> i64 {
         RefundReason::Late => 0,
         RefundReason::AlreadyPaid => 1,
         RefundReason::AmountMismatch => 2,
+        RefundReason::ClaimLost => 3,
     }
 }
 

@@ -1,0 +1,242 @@
+//! Partitions put back, by whoever has the highest number.
+
+use std::sync::Arc;
+
+use qiang_core::{PoolChange, Supply, Terms, Timestamp};
+use redis::{Cmd, Pipeline, cmd, from_redis_value};
+
+use super::super::cell::{Cell, CellId, Keys, PartitionKeys};
+use super::super::pack::Packer;
+use super::super::{FORMAT, PUT, SUSPEND, wire};
+use super::part::{Part, parts_of};
+use super::{Engine, FIELDS, PoolRecord, RestoreError};
+
+/// What becomes of the log of a partition that goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Goes {
+    /// It goes on as it is.
+    OnWithItsLog,
+    /// What lies in its log is not trusted: it is empty, and goes on behind this position.
+    OnBehind(u64),
+}
+
+/// Somebody who puts partitions back.
+#[derive(Debug)]
+pub struct Restore<'a> {
+    engine: &'a Engine,
+    number: u64,
+}
+
+impl Engine {
+    /// Begins to put partitions back. Whoever has a higher number may come in between at any time.
+    #[must_use]
+    pub fn restore_as(&self, number: u64) -> Restore<'_> {
+        Restore { engine: self, number }
+    }
+}
+
+impl Restore<'_> {
+    /// Takes the epoch from a partition, so that nothing is decided in it until it has one again.
+    pub async fn suspend(&self, partition: u16) -> Result<(), RestoreError> {
+        let meta = self.keys(partition).meta;
+        let mut call = SUSPEND.call([&*meta]);
+        call.arg(self.number);
+        self.send(partition, std::slice::from_ref(&call)).await
+    }
+
+    /// Gives a suspended partition its epoch.
+    pub async fn resume(
+        &self,
+        partition: u16,
+        epoch: &str,
+        goes: Goes,
+    ) -> Result<(), RestoreError> {
+        let (keys, shared) = (self.keys(partition), &self.engine.shared);
+        // Without an epoch nobody begins a call, so this stands still. What is counted is left alone:
+        // a later start that carries out half a call from before adds one to it.
+        let begun = shared.link.ask(partition, cmd("HGET").arg(&keys.meta).arg("begun")).await?;
+        let begun: Option<u64> = from_redis_value(begun).unwrap_or_default();
+        let mut all = Vec::new();
+        // The epoch comes last and at once with where the log goes on.
+        let mut set = self.put(&keys.meta, &keys.meta, "HSET");
+        set.arg("epoch").arg(epoch);
+        if let Goes::OnBehind(seq) = goes {
+            all.push(self.put(&keys.meta, &keys.log, "UNLINK"));
+            set.arg("seq").arg(seq).arg("trimmed").arg(seq);
+        }
+        if let Some(begun) = begun {
+            set.arg("ended").arg(begun);
+        }
+        if partition == 0 {
+            set.arg("partitions").arg(self.engine.place().partitions).arg("format").arg(FORMAT);
+        }
+        all.push(set);
+        self.send(partition, &all).await?;
+        match shared.replicated(partition, &keys.meta).await {
+            Ok(()) => Ok(()),
+            Err(_) => Err(RestoreError::TooFewReplicas),
+        }
+    }
+
+    /// Makes Redis hold exactly this of a pool. Its partitions must be suspended. If more is taken
+    /// than there is, nothing is left, and what comes back makes up for that first.
+    pub async fn pool(&self, record: &PoolRecord) -> Result<(), RestoreError> {
+        let Some(terms) = record.terms() else { return Ok(()) };
+        for part in parts_of(record, terms)? {
+            self.bucket(record, terms, &part).await?;
+        }
+        Ok(())
+    }
+
+    async fn bucket(
+        &self,
+        record: &PoolRecord,
+        terms: &Arc<Terms>,
+        part: &Part<'_>,
+    ) -> Result<(), RestoreError> {
+        let (first, last) = (&record.history[0], record.history.last().expect("not empty"));
+        let pool = first.id;
+        let cell = self.engine.shared.cell(CellId { pool, bucket: part.bucket });
+        let keys = self.keys(cell.partition);
+        let put = |key: usize, command: &str| self.put(&keys.meta, cell.keys.get(key), command);
+        let head = part.bucket == 0;
+        let cleared = last.change == PoolChange::Cleared;
+        let mut all: Vec<Cmd> =
+            cell.keys.own().iter().map(|key| self.put(&keys.meta, key, "UNLINK")).collect();
+        let mut state = put(Keys::POOL, "HSET");
+        state.arg("terms").arg(wire::encode_terms(terms));
+        state.arg("rules").arg(wire::pack_rules(terms, part.bucket));
+        state.arg("state").arg(packed_state(record, part, cleared));
+        let gaps = part.gaps();
+        if !gaps.is_empty() {
+            state.arg("gaps").arg(wire::pack_gaps(&gaps));
+        }
+        all.push(state);
+        if head {
+            let mut list = self.put(&keys.meta, &keys.pools, "ZADD");
+            list.arg(first.at.millis()).arg(pool.get());
+            all.push(list);
+            for state in &record.history {
+                let mut push = put(Keys::HISTORY, "RPUSH");
+                push.arg(wire::pack_change(state));
+                all.push(push);
+                if let PoolChange::Restocked { units, request } = &state.change {
+                    let mut set = put(Keys::RESTOCKS, "HSET");
+                    set.arg(request.as_str()).arg(*units);
+                    all.push(set);
+                }
+            }
+        }
+        if let (Supply::Portions(_), false) = (&terms.supply, cleared) {
+            let mut set = put(Keys::PORTIONS, "SET");
+            set.arg(wire::portion_bytes(terms));
+            all.push(set);
+            for place in &part.returned {
+                let mut add = put(Keys::RETURNED, "ZADD");
+                add.arg(*place).arg(*place);
+                all.push(add);
+            }
+        }
+        for (key, fields) in [
+            (Keys::CLAIMS, part.claim_fields(terms)),
+            (Keys::BUYERS, part.buyers(terms)),
+            (Keys::REQUESTS, part.requests()),
+            (Keys::PAYMENTS, part.payments()),
+            (Keys::REFUNDED, part.refunded()),
+            (Keys::PAYERS, part.payers.clone()),
+        ] {
+            for some in fields.chunks(FIELDS) {
+                let mut set = put(key, "HSET");
+                for (field, value) in some {
+                    set.arg(field).arg(value);
+                }
+                all.push(set);
+            }
+        }
+        for refund in &part.refunds {
+            let mut push = put(Keys::REFUNDS, "RPUSH");
+            push.arg(wire::pack_refund(refund));
+            all.push(push);
+        }
+        self.add_dues(part, &cell, &keys, &mut all);
+        self.send(cell.partition, &all).await?;
+        self.raise_time(cell.partition, record.latest()).await
+    }
+
+    fn add_dues(&self, part: &Part<'_>, cell: &Cell, keys: &PartitionKeys, all: &mut Vec<Cmd>) {
+        let dues = part.dues();
+        for (due, range) in &dues {
+            let mut add = self.put(&keys.meta, cell.keys.get(Keys::DUE), "ZADD");
+            add.arg(due.millis()).arg(range);
+            all.push(add);
+        }
+        let name = cell.id.to_string();
+        let first = dues.iter().map(|(due, _)| *due).min();
+        let mut set =
+            self.put(&keys.meta, &keys.dues, if first.is_some() { "ZADD" } else { "ZREM" });
+        if let Some(first) = first {
+            set.arg(first.millis());
+        }
+        set.arg(name);
+        all.push(set);
+    }
+
+    /// The time never goes back, also not behind what is put back.
+    async fn raise_time(&self, partition: u16, at: Timestamp) -> Result<(), RestoreError> {
+        let (meta, link) = (self.keys(partition).meta, &self.engine.shared.link);
+        let found = link.ask(partition, cmd("HGET").arg(&meta).arg("at")).await?;
+        let found: Option<i64> = from_redis_value(found).unwrap_or_default();
+        if found.is_none_or(|found| found < at.millis()) {
+            let mut set = self.put(&meta, &meta, "HSET");
+            set.arg("at").arg(at.millis());
+            self.send(partition, std::slice::from_ref(&set)).await?;
+        }
+        Ok(())
+    }
+
+    /// One write, refused once somebody with a higher number has begun.
+    fn put(&self, meta: &str, key: &str, command: &str) -> Cmd {
+        let mut call = PUT.call([meta, key]);
+        call.arg(self.number).arg(command);
+        call
+    }
+
+    async fn send(&self, partition: u16, cmds: &[Cmd]) -> Result<(), RestoreError> {
+        for some in cmds.chunks(FIELDS) {
+            let mut pipe = Pipeline::with_capacity(some.len());
+            for cmd in some {
+                pipe.add_command(cmd.clone());
+            }
+            self.engine.shared.ask_patiently(partition, &pipe).await?;
+        }
+        Ok(())
+    }
+
+    fn keys(&self, partition: u16) -> PartitionKeys {
+        PartitionKeys::new(&self.engine.place().prefix, partition)
+    }
+}
+
+fn packed_state(record: &PoolRecord, part: &Part<'_>, cleared: bool) -> Vec<u8> {
+    let (first, last) = (&record.history[0], record.history.last().expect("not empty"));
+    let head = part.bucket == 0;
+    Packer::default()
+        .list(16)
+        .int(if head { last.version.into() } else { 0 })
+        .int(if head { last.total.into() } else { 0 })
+        .int(if cleared { 0 } else { (part.available + part.taken()).into() })
+        .int(if cleared { 0 } else { part.available.into() })
+        .int(part.held.into())
+        .int(part.ordered.into())
+        .int(part.paid.into())
+        .int(part.numbers.into())
+        .int(part.counted_payments.into())
+        .int(first.at.millis())
+        .int(last.closed_at.map_or(-1, Timestamp::millis))
+        .int(cleared.into())
+        .int(part.fresh.into())
+        .int(1)
+        .int(part.skipped().into())
+        .int(part.short.into())
+        .finish()
+}
