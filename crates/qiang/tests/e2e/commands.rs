@@ -33,7 +33,7 @@ async fn a_crowds_tokens_are_good_at_the_server() {
     let ended = run(folder.path(), &["audit"]);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     let asking = format!("asking the server at http://{}", process.address);
-    for word in [&*asking, "1 sales, 15 claims, 15 orders", "all books agree"] {
+    for word in [&*asking, "1 sale, 15 claims, 15 orders", "all books agree"] {
         assert!(ended.stderr.contains(word), "{word}: {}", ended.stderr);
     }
     let url = format!("http://{}", process.address);
@@ -71,7 +71,7 @@ async fn the_audit_of_a_folder_at_rest_tells_by_its_exit_code() {
     let ended = run(folder.path(), &["audit"]);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     assert!(ended.stderr.contains("no server runs"), "{}", ended.stderr);
-    assert!(ended.stderr.contains("1 claims, 1 orders"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("1 claim, 1 order"), "{}", ended.stderr);
 
     let db = Connection::open(folder.path().join("qiang-data/qiang.db")).expect("the records");
     db.execute("UPDATE claims SET quantity = 3", []).expect("ours");
