@@ -10,6 +10,7 @@ mod lane;
 pub mod problem;
 mod router;
 mod serve;
+mod unread;
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `qiang serve`: the whole product, until Ctrl-C or SIGTERM.
+//! `qiang serve`: the whole product, until Ctrl-C, SIGTERM or SIGHUP.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ use crate::server::Server;
 /// Run the server
 ///
 /// Needs nothing else on the machine: journal, records and keys live in the data folder, which
-/// is made on the first start. Stops on Ctrl-C or SIGTERM, after answering what it accepted.
+/// is made on the first start. Stops on Ctrl-C, SIGTERM or SIGHUP, after answering what it accepted.
 ///
 /// With an engine that is shared (redis://, redis-cluster://, sql:) any number of these can run,
 /// on any number of machines, some as --roles api and some as --roles worker.
@@ -145,10 +145,11 @@ pub(super) fn admin_token_command(data: &Path) -> String {
     format!("{program} tokens --user admin --role admin{data}")
 }
 
-/// Ctrl-C and SIGTERM.
+/// Ctrl-C, SIGTERM, and SIGHUP of a terminal that was closed.
 pub(super) struct Stop {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
 }
 
 impl Stop {
@@ -157,6 +158,7 @@ impl Stop {
         Ok(Self {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
+            hangup: listen(SignalKind::hangup())?,
         })
     }
 
@@ -164,6 +166,7 @@ impl Stop {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+            _ = self.hangup.recv() => {}
         }
     }
 }

@@ -1,12 +1,14 @@
 //! Connections: given time limits, and let finish at the end.
 
+use std::convert::Infallible;
 use std::io::Cursor;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::header::ALLOW;
+use axum::http::header::{ALLOW, CONNECTION, EXPECT};
+use axum::http::{HeaderValue, Version};
 use axum::response::Response;
 use bytes::Bytes;
 use hyper::body::Incoming;
@@ -21,6 +23,7 @@ use tower_service::Service as _;
 use super::impatient::Impatient;
 use super::problem::{Lang, Problem};
 use super::router::health_router;
+use super::unread::{Lent, Rest};
 use super::{lane, router};
 use crate::app::App;
 use crate::listener;
@@ -116,10 +119,19 @@ fn connection(
     let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
         asked.store(true, Ordering::Relaxed);
         let lang = Lang::of(request.headers());
-        let mut router = router.clone();
+        let (mut router, rest) = (router.clone(), Rest::default());
+        let is_http2 = request.version() == Version::HTTP_2;
+        // Whoever waits to be told to go on has sent nothing that could be discarded.
+        let waits = request.headers().contains_key(EXPECT);
         async move {
-            let answered = router.call(request.map(Body::new)).await;
-            answered.map(|response| localize(response, lang))
+            let request = request.map(|body| Body::new(Lent::new(body, &rest)));
+            let mut response = localize(router.call(request).await?, lang);
+            if is_http2 {
+                rest.discard_beside();
+            } else if waits && rest.is_some() || !rest.has_arrived().await {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(response)
         }
     });
     builder.serve_connection(TokioIo::new(stream), service).into_owned()

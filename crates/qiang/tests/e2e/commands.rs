@@ -144,3 +144,34 @@ fn the_configuration_that_is_shown_is_the_one_a_server_starts_with() {
     Process::start(&mut server).expect("it starts");
     assert!(folder.path().join("here/journal.db").exists());
 }
+
+#[test]
+fn a_terminal_that_is_closed_stops_the_server_cleanly() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let process = Process::start(&mut command(folder.path(), &[])).expect("it starts");
+    let (status, said) = process.end("-HUP");
+    assert!(status.success() && said.contains("stopped"), "{status}: {said}");
+}
+
+#[test]
+fn tokens_of_a_folder_without_keys_say_that_they_made_some() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let args = ["tokens", "--user", "ann", "--data", "mistyped"];
+    let ended = run(folder.path(), &args);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.contains("no keys in mistyped: new ones were made"), "{}", ended.stderr);
+    assert_eq!(run(folder.path(), &args).stderr, "", "the second time they are there");
+}
+
+#[test]
+fn the_demo_offers_no_flags_that_it_refuses() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let help = run(folder.path(), &["demo", "--help"]).stdout;
+    assert!(help.contains("--stock") && !help.contains("--data"), "{help}");
+    assert!(!help.contains("--config"), "{help}");
+    for args in [["demo", "--data", "x"], ["--data", "x", "demo"], ["demo", "--config", "x"]] {
+        let ended = run(folder.path(), &args);
+        assert_eq!(ended.code, Some(2), "{args:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains("a folder of its own"), "{}", ended.stderr);
+    }
+}

@@ -15,6 +15,7 @@ mod claims;
 mod commands;
 mod current_sale;
 mod deadlines;
+mod early_answers;
 mod hanging_up;
 mod k6;
 mod killed;
