@@ -142,7 +142,7 @@ pub fn open(pool: &impl Facts, terms: &Terms) -> Decision<PoolView> {
 #[must_use]
 pub fn claim(pool: &impl Facts, wish: &ClaimRequest, now: Timestamp) -> Decision<Claim> {
     if is_cleared(pool) {
-        return Refuse(Refusal::Closed);
+        return Refuse(Refusal::Cleared);
     }
     let quantity = wish.quantity.get();
     let repeated = wish.request.as_ref().and_then(|request| pool.request(&wish.user, request));
@@ -394,13 +394,27 @@ fn check_limit(
         Supply::Portions(_) => 1,
     };
     match buyer {
-        Some(buyer) if limit == 1 && had == 1 => {
-            let claim = ClaimId { pool: pool.state().id, number: buyer.latest };
-            Err(Refusal::AlreadyClaimed { claim })
-        }
+        Some(buyer) if limit == 1 && had == 1 => Err(has_one(pool, user, buyer.latest)),
         _ if quantity > limit.saturating_sub(had) => Err(Refusal::OverLimit { had, limit }),
         _ if quantity > at_once => Err(Refusal::OverLimit { had, limit: at_once }),
         _ => Ok(()),
+    }
+}
+
+/// What somebody hears whose only unit is taken by the claim `latest`. An account never hears of
+/// the claim of another one, and nobody that they have what was released.
+fn has_one(pool: &impl Facts, user: &UserId, latest: u32) -> Refusal {
+    let claim = ClaimId { pool: pool.state().id, number: latest };
+    if !pool.terms().looks_at_latest() {
+        return Refusal::AlreadyClaimed { claim };
+    }
+    let held = pool.claim(latest).expect("a buyer's claim is stored");
+    if held.user != *user {
+        Refusal::OverLimit { had: 1, limit: 1 }
+    } else if held.state == State::Released {
+        Refusal::Released
+    } else {
+        Refusal::AlreadyClaimed { claim }
     }
 }
 

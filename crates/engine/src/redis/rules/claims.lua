@@ -24,6 +24,18 @@ local function check_limit(latest, had, quantity)
     end
 end
 
+-- What somebody hears whose only unit is taken by this claim. An account never hears of the claim of
+-- another one, and nobody that they have what was released.
+local function has_one(latest, user)
+    local claim = claim_of(latest)
+    if claim and claim[C_USER] ~= user then
+        return { REFUSED, 'over_limit', 1, 1 }
+    elseif claim and claim[C_STATE] == RELEASED then
+        return { REFUSED, 'released' }
+    end
+    return { REFUSED, 'already_claimed', latest }
+end
+
 -- What every claim is told whatever it asks for, unless it was granted before.
 local function barred()
     if now < rules.opens then
@@ -103,7 +115,7 @@ function decide.claims(c)
     lists = lists + 1
     local own = ARGV[lists + 1]
     if not state or state.cleared == 1 then
-        local refused = { REFUSED, state and 'closed' or 'no_such_pool' }
+        local refused = { REFUSED, state and 'cleared' or 'no_such_pool' }
         for i = 1, count do
             replies[i] = refused
         end
@@ -130,6 +142,7 @@ function decide.claims(c)
         picked, last_picked, run_first, alike = {}, 0, n, nil
     end
     -- Most are granted as all others are; each step spared them counts.
+    local looks_at_latest = rules.limit == 1 and (rules.by_identity == 1 or rules.never == 1)
     local careful = refused or with_keys or with_quantities or portions or steps
     local from, shared = neighbours(n)
     for i = 1, count do
@@ -154,6 +167,11 @@ function decide.claims(c)
                     local latest, had = read_buyer(buyer)
                     used = had + quantity
                     reply = check_limit(latest, had, quantity)
+                    if looks_at_latest and had == 1 then
+                        end_run()
+                        local mine = own_of(own, ends, { i }, 1, 1)
+                        reply = has_one(latest, (unpack_value(mine)))
+                    end
                 elseif quantity > 1 then
                     reply = check_limit(nil, 0, quantity)
                 end
