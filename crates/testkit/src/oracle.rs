@@ -223,6 +223,7 @@ impl Oracle {
         }
         match terms.flow {
             Flow::Instant => {}
+            Flow::Order { .. } if claim.unit_price.get() == 0 => {}
             Flow::Order { pay_ms } => {
                 claim.state = State::Ordered;
                 claim.pay_by = Some(now.plus_millis(pay_ms));
@@ -248,8 +249,12 @@ impl Oracle {
             State::Held => {}
         }
         let Flow::Hold { pay_ms, .. } = flow else { panic!("{claim:?} is held under {flow:?}") };
-        claim.state = State::Ordered;
-        claim.pay_by = Some(now.plus_millis(pay_ms));
+        if claim.unit_price.get() == 0 {
+            claim.state = State::Paid;
+        } else {
+            claim.state = State::Ordered;
+            claim.pay_by = Some(now.plus_millis(pay_ms));
+        }
         claim.version += 1;
         claim.changed_at = now;
         let claim = claim.clone();

@@ -174,7 +174,7 @@ pub fn claim(pool: &impl Facts, wish: &ClaimRequest, now: Timestamp) -> Decision
     let portion = pool.next_portion();
     let sold = pool.state().total - pool.available();
     let unit_price = portion.map_or_else(|| pool.terms().price_after(sold), |(_, value)| value);
-    let (state, hold_until, pay_by) = first_state(pool.terms().flow, now);
+    let (state, hold_until, pay_by) = first_state(pool.terms().flow, unit_price, now);
     Commit(Event::Claim(Claim {
         id: next_id(pool),
         user: wish.user.clone(),
@@ -208,6 +208,10 @@ pub fn order(
         Err(refusal) => return Refuse(refusal),
     };
     match (claim.state, pool.terms().flow) {
+        // Nobody will ever pay for what costs nothing.
+        (State::Held, Flow::Hold { .. }) if claim.unit_price == Cents::ZERO => {
+            Commit(Event::Claim(changed(claim, State::Paid, now)))
+        }
         (State::Held, Flow::Hold { pay_ms, .. }) => {
             let pay_by = Some(now.plus_millis(pay_ms));
             Commit(Event::Claim(Claim { pay_by, ..changed(claim, State::Ordered, now) }))
@@ -481,8 +485,14 @@ fn changed(claim: Claim, state: State, now: Timestamp) -> Claim {
     Claim { state, version: claim.version + 1, changed_at: now, ..claim }
 }
 
-fn first_state(flow: Flow, now: Timestamp) -> (State, Option<Timestamp>, Option<Timestamp>) {
+/// What a claim begins as, and its deadlines. An order that costs nothing is paid as it is placed.
+fn first_state(
+    flow: Flow,
+    price: Cents,
+    now: Timestamp,
+) -> (State, Option<Timestamp>, Option<Timestamp>) {
     match flow {
+        Flow::Order { .. } if price == Cents::ZERO => (State::Paid, None, None),
         Flow::Instant => (State::Paid, None, None),
         Flow::Order { pay_ms } => (State::Ordered, None, Some(now.plus_millis(pay_ms))),
         Flow::Hold { hold_ms, .. } => (State::Held, Some(now.plus_millis(hold_ms)), None),

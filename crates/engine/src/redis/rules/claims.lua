@@ -125,7 +125,6 @@ function decide.claims(c)
     local with_keys, with_quantities = #keys > 0, #quantities > 0
     local found_keys = with_keys and redis.call('HMGET', REQUESTS, unpack(keys))
     local refused, sold_out = barred(), { REFUSED, 'sold_out' }
-    local first, hold_until, pay_by = first_state()
     local portions, steps = rules.portions > 0, #rules.steps > 0
     local buckets, available = rules.buckets, state.available
     local first_number = state.claims * buckets + rules.bucket + 1
@@ -133,7 +132,8 @@ function decide.claims(c)
     local buyers, bought = buyers, bought
     local last_bought, last_requested, last_reply, in_a_row = #bought, #requested, 0, 0
     local price, portion = price_at(available), -1
-    local usual = price
+    local usual, free_units = price, 0
+    local first, hold_until, pay_by, due = PAID, -1, -1, -1
     local picked, last_picked, run_first, alike = {}, 0, n, nil
     local function end_run()
         if last_picked > 0 then
@@ -198,6 +198,8 @@ function decide.claims(c)
         end
         if granted then
             if not alike then
+                first, hold_until, pay_by = first_state(price)
+                due = math.max(due, hold_until, pay_by)
                 alike = pack(buckets, price, portion, first, now, hold_until, pay_by)
             end
             last_picked = last_picked + 1
@@ -216,6 +218,9 @@ function decide.claims(c)
             bought[last_bought + 1], bought[last_bought + 2] = name, buyer
             last_bought = last_bought + 2
             available = available - quantity
+            if first == PAID then
+                free_units = free_units + quantity
+            end
             n = n + buckets
         end
         if not reply then
@@ -233,11 +238,12 @@ function decide.claims(c)
         replies[last_reply + 1] = in_a_row
     end
     end_run()
-    local due = math.max(hold_until, pay_by)
     if n > first_number and due >= 0 then
         add_due(first_number, n - buckets, due)
     end
     state.claims = (n - rules.bucket - 1) / buckets
-    count_taken(first, state.available - available)
+    local taken = state.available - available
+    count_taken(PAID, free_units)
+    count_taken(rules.flow == 2 and HELD or ORDERED, taken - free_units)
     return { usual, first_number, replies }
 end
