@@ -250,7 +250,6 @@ fn a_bad_configuration_is_told_with_file_line_and_fix() {
         ("[http]\nlisten = \"localhost:1\"\n", ["qiang.toml:2:1", "`http.listen`", "127.0.0.1:1"]),
         ("[http]\n\nbody_limit_bytes = 1\n", ["qiang.toml:3:1", "`http.body_limit_bytes`", "1024"]),
         ("[http]\nlisten = 5\n", ["qiang.toml:2:1", "`http.listen`", "text"]),
-        ("[engine]\nurl = \"rediss://h\"\n", ["qiang.toml:2:1", "no TLS", "redis://"]),
         ("[database]\nurl = \"mongo://h/d\"\n", ["qiang.toml:2:1", "mongo:", "mysql://"]),
         ("roles = \"api\"\n", ["qiang.toml:1:1", "embedded engine", "redis://"]),
         ("[bus]\nurl = \"kafka://h\"\n", ["qiang.toml:2:1", "Kafka", "log:"]),
