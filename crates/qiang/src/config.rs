@@ -24,6 +24,7 @@ pub use layers::{Fault, Origin, Setting, Shown};
 pub use report::Report;
 pub use url::{BusUrl, DatabaseUrl, EngineUrl};
 
+use crate::http::cors::Origins;
 use crate::secrets::{KEY_BYTES, Secret};
 
 /// Open files besides connections: the journal, the records, health checks, connections to servers.
@@ -104,6 +105,8 @@ pub struct Http {
     pub listen: SocketAddr,
     /// Where health checks and metrics are answered, too, however many connections there are.
     pub health_listen: Option<SocketAddr>,
+    /// Whose pages may call from a browser.
+    pub cors_origins: Origins,
     /// A larger body is refused.
     pub body_limit_bytes: usize,
     /// The headers of a request must arrive within this time.
@@ -358,6 +361,7 @@ impl Http {
         Self {
             listen: layers.text("http.listen", "127.0.0.1:8080", address),
             health_listen: layers.text("http.health_listen", "", address_or_none),
+            cors_origins: layers.text("http.cors_origins", "", origins),
             body_limit_bytes: layers.number("http.body_limit_bytes", 16 * 1024, 1024..=16 << 20),
             header_timeout: layers.millis("http.header_timeout_ms", 30_000, 100..=600_000),
             body_timeout: layers.millis("http.body_timeout_ms", 10_000, 100..=600_000),
@@ -444,6 +448,15 @@ impl Audit {
 
 fn address_or_none(text: &str) -> Result<Option<SocketAddr>, Wrong> {
     if text.is_empty() { Ok(None) } else { address(text).map(Some) }
+}
+
+fn origins(text: &str) -> Result<Origins, Wrong> {
+    Origins::read(text).map_err(|other| {
+        Wrong::new(
+            format!("has {other:?}, which is no origin"),
+            "write https://shop.example, several with commas; * is not taken",
+        )
+    })
 }
 
 fn read_file(path: &Path) -> Result<String, Error> {

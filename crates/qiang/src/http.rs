@@ -1,6 +1,7 @@
 //! The HTTP front door: routes, what is taken from a request, how problems are told, and the
 //! connections themselves.
 
+pub mod cors;
 mod errors_page;
 pub mod extract;
 pub mod health;

@@ -82,6 +82,7 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
         ("roles", "worker,api"),
         ("http.listen", "0.0.0.0:80"),
         ("http.health_listen", "127.0.0.1:81"),
+        ("http.cors_origins", "https://shop.example,http://localhost:3000"),
         ("http.body_limit_bytes", "1024"),
         ("http.header_timeout_ms", "101"),
         ("http.body_timeout_ms", "102"),
@@ -126,6 +127,7 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
         assert_eq!(config.data, Path::new("/d"));
         assert_eq!(config.http.listen.to_string(), "0.0.0.0:80");
         assert_eq!(config.http.health_listen.map(|at| at.port()), Some(81));
+        assert!(config.http.cors_origins.are_named());
         assert_eq!(config.http.body_limit_bytes, 1024);
         assert_eq!(config.http.header_timeout, Duration::from_millis(101));
         assert_eq!(config.http.body_timeout, Duration::from_millis(102));
@@ -416,4 +418,14 @@ fn the_report_reads_back_as_the_same_configuration() {
     assert_eq!(json["settings"][2]["origin"], "default");
     let json = Report(&with_file("[http]\nlisen = 1")).json();
     assert_eq!((&json["ok"], &json["faults"][0]["line"]), (&false.into(), &2.into()));
+}
+
+#[test]
+fn what_is_no_origin_is_a_mistake() {
+    for wrong in ["*", "shop.example", "https://", "https://a/b", "https://a b", "ftp://a"] {
+        let error = with_variables(&[("QIANG_HTTP__CORS_ORIGINS", wrong)]).expect_err(wrong);
+        assert!(error.to_string().contains("no origin"), "{wrong}: {error}");
+    }
+    let none = with_variables(&[("QIANG_HTTP__CORS_ORIGINS", "")]).expect("off");
+    assert!(!none.http.cors_origins.are_named());
 }

@@ -88,7 +88,7 @@ async fn serve_routes(
             let (from, to) = stream.into_split();
             let to = Impatient::new(to, app.config.http.write_timeout);
             let stream = tokio::io::join(Cursor::new(begun).chain(from), to);
-            let connection = connection(&builder, stream, router, Arc::clone(&asked));
+            let connection = connection(&builder, stream, router, &app, Arc::clone(&asked));
             let connection = watcher.watch(connection);
             let first_request = app.config.http.header_timeout;
             let mut connection = std::pin::pin!(connection);
@@ -111,11 +111,13 @@ fn connection(
     builder: &Builder<TokioExecutor>,
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     router: Router,
+    app: &App,
     asked: Arc<AtomicBool>,
 ) -> impl hyper_util::server::graceful::GracefulConnection<
     Error = Box<dyn std::error::Error + Send + Sync>,
 > + Send
 + 'static {
+    let origins = app.config.http.cors_origins.clone();
     let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
         asked.store(true, Ordering::Relaxed);
         let lang = Lang::of(request.headers());
@@ -123,9 +125,15 @@ fn connection(
         let is_http2 = request.version() == Version::HTTP_2;
         // Whoever waits to be told to go on has sent nothing that could be discarded.
         let waits = request.headers().contains_key(EXPECT);
+        let origin = origins.ask(request.headers());
         async move {
+            if let Some(mut may) = origin.preflight(&request) {
+                origin.say(may.headers_mut());
+                return Ok(may);
+            }
             let request = request.map(|body| Body::new(Lent::new(body, &rest)));
             let mut response = localize(router.call(request).await?, lang);
+            origin.say(response.headers_mut());
             if is_http2 {
                 rest.discard_beside();
             } else if waits && rest.is_some() || !rest.has_arrived().await {

@@ -24,6 +24,7 @@ mod late_payments;
 mod moving;
 mod operations;
 mod orders;
+mod other_origins;
 mod payments;
 mod records;
 mod repeats;
