@@ -206,7 +206,8 @@ pub enum Refusal {
     SoldOut,
     /// There is no such claim, or it is somebody else's.
     NoSuchClaim,
-    /// The claim was released; nothing can be done with it any more.
+    /// The claim was released; nothing can be done with it any more. To a claim: the buyer's one
+    /// was, and this pool gives nobody a second.
     Released,
     /// The claim is paid; it cannot be given back here.
     AlreadyPaid,

@@ -306,6 +306,8 @@ impl Pool {
         let quantity = claim.quantity;
         let was = match claim.state {
             State::Ordered => State::Held,
+            // Without a deadline it cost nothing, and was paid as it was ordered.
+            State::Paid if claim.pay_by.is_none() => State::Held,
             State::Paid => State::Ordered,
             State::Released if claim.has_order() => State::Ordered,
             State::Released => State::Held,

@@ -132,6 +132,14 @@ impl Terms {
         reached.map_or(self.price, |step| step.price)
     }
 
+    /// Whether a second claim is answered by what became of the buyer's first: it may be of
+    /// another account, or released. Otherwise it is their own, and they have it.
+    #[must_use]
+    pub fn looks_at_latest(&self) -> bool {
+        self.limit_per_user == 1
+            && (self.limit_by == LimitBy::Identity || self.reclaim == Reclaim::Never)
+    }
+
     /// Finds the first fault, in the order of the fields.
     pub fn check(&self) -> Result<(), Fault> {
         let fault = |field, rule| Err(Fault { field, rule });

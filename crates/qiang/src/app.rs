@@ -62,7 +62,7 @@ impl App {
         projection: Projection,
         node: Arc<Node>,
     ) -> Result<Self, qiang_store::Error> {
-        let current = store.setting(CURRENT_SALE).await?.and_then(|id| id.parse().ok());
+        let current = stored_current_sale(&store).await?;
         Ok(Self {
             tokens: token::Key::new(&secrets.jwt_key),
             callbacks: signature::Key::new(&secrets.callback_key),
@@ -109,10 +109,9 @@ impl App {
                 () = tokio::time::sleep(FOLLOW_EVERY) => {}
                 () = stop.cancelled() => return,
             }
-            match self.store.setting(CURRENT_SALE).await {
-                Ok(id) => {
-                    let id = id.and_then(|id| id.parse().ok()).map_or(0, PoolId::get);
-                    self.current_sale.store(id, Ordering::Release);
+            match stored_current_sale(&self.store).await {
+                Ok(sale) => {
+                    self.current_sale.store(sale.map_or(0, PoolId::get), Ordering::Release);
                 }
                 Err(error) => {
                     tracing::debug!("the current sale was not read: {}", crate::chain(&error));
@@ -123,9 +122,8 @@ impl App {
 
     /// Makes a sale the current one, or none, durably. Other processes follow within a second.
     pub async fn set_current_sale(&self, sale: Option<PoolId>) -> Result<(), Problem> {
-        let id = sale.map_or(0, PoolId::get);
-        self.store.put_setting(CURRENT_SALE, &id.to_string()).await?;
-        self.current_sale.store(id, Ordering::Release);
+        store_current_sale(&self.store, sale).await?;
+        self.current_sale.store(sale.map_or(0, PoolId::get), Ordering::Release);
         Ok(())
     }
 
@@ -151,4 +149,19 @@ impl App {
             Err(_) => Err(Problem::new(Code::OutcomeUnknown)),
         }
     }
+}
+
+/// The sale that the records say is the current one.
+pub(crate) async fn stored_current_sale(
+    store: &Store,
+) -> Result<Option<PoolId>, qiang_store::Error> {
+    Ok(store.setting(CURRENT_SALE).await?.and_then(|id| id.parse().ok()))
+}
+
+/// Writes into the records which sale is the current one.
+pub(crate) async fn store_current_sale(
+    store: &Store,
+    sale: Option<PoolId>,
+) -> Result<(), qiang_store::Error> {
+    store.put_setting(CURRENT_SALE, &sale.map_or(0, PoolId::get).to_string()).await
 }

@@ -116,7 +116,8 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
             serve::run(args, Config::load(args.sources(cli.global.sources()?))?)
         }
         Command::Demo(args) => {
-            if cli.global.data.is_some() || cli.global.config.is_some() {
+            let global = &cli.global;
+            if global.data.is_some() || global.config.is_some() || args.names_a_place() {
                 let told = "the demo works on a folder of its own: leave out --data and --config";
                 return Err(Misuse(told).into());
             }

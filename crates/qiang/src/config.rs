@@ -24,8 +24,11 @@ pub use layers::{Fault, Origin, Setting, Shown};
 pub use report::Report;
 pub use url::{BusUrl, DatabaseUrl, EngineUrl};
 
+use crate::http::cors::Origins;
 use crate::secrets::{KEY_BYTES, Secret};
 
+/// Open files besides connections: the journal, the records, health checks, connections to servers.
+const OTHER_FILES: u64 = 128;
 /// The file that is read when none is named, if it is there.
 pub const DEFAULT_FILE: &str = "qiang.toml";
 /// The data folder when none is named.
@@ -100,6 +103,10 @@ impl Roles {
 pub struct Http {
     /// Where to listen; port 0 takes any free one.
     pub listen: SocketAddr,
+    /// Where health checks and metrics are answered, too, however many connections there are.
+    pub health_listen: Option<SocketAddr>,
+    /// Whose pages may call from a browser.
+    pub cors_origins: Origins,
     /// A larger body is refused.
     pub body_limit_bytes: usize,
     /// The headers of a request must arrive within this time.
@@ -108,6 +115,8 @@ pub struct Http {
     pub body_timeout: Duration,
     /// After this time a request whose outcome is not known is told so.
     pub request_timeout: Duration,
+    /// A client that takes nothing of its answer for this long is closed.
+    pub write_timeout: Duration,
     /// How long a shutdown waits for what was accepted.
     pub shutdown_grace: Duration,
     /// More connections than this are not accepted.
@@ -325,16 +334,39 @@ impl Config {
         });
         sandbox.into_iter().chain(unsealed).collect()
     }
+
+    /// Takes fewer connections where there are not enough open files for all of them, so that files
+    /// never run out, and says so.
+    pub fn fit_connections(&mut self, open_files: u64) -> Option<String> {
+        let resp = self.resp.listen.map_or(0, |_| self.resp.max_connections);
+        let all = self.http.max_connections.saturating_add(resp);
+        let wanted = all as u64 + OTHER_FILES;
+        if open_files >= wanted {
+            return None;
+        }
+        let room = usize::try_from(open_files.saturating_sub(OTHER_FILES)).unwrap_or(usize::MAX);
+        for max in [&mut self.http.max_connections, &mut self.resp.max_connections] {
+            *max = (max.saturating_mul(room) / all).max(1);
+        }
+        Some(format!(
+            "{open_files} open files are allowed, which is not enough for {all} connections \
+             (max_connections): no more than {room} are taken. Allow {wanted} (`ulimit -n`, or \
+             LimitNOFILE in the systemd unit), or lower max_connections"
+        ))
+    }
 }
 
 impl Http {
     fn take(layers: &mut Layers) -> Self {
         Self {
             listen: layers.text("http.listen", "127.0.0.1:8080", address),
+            health_listen: layers.text("http.health_listen", "", address_or_none),
+            cors_origins: layers.text("http.cors_origins", "", origins),
             body_limit_bytes: layers.number("http.body_limit_bytes", 16 * 1024, 1024..=16 << 20),
             header_timeout: layers.millis("http.header_timeout_ms", 30_000, 100..=600_000),
             body_timeout: layers.millis("http.body_timeout_ms", 10_000, 100..=600_000),
             request_timeout: layers.millis("http.request_timeout_ms", 15_000, 100..=600_000),
+            write_timeout: layers.millis("http.write_timeout_ms", 10_000, 100..=600_000),
             shutdown_grace: layers.millis("http.shutdown_grace_ms", 20_000, 0..=600_000),
             max_connections: layers.number("http.max_connections", 10_000, 1..=1_000_000),
         }
@@ -343,9 +375,8 @@ impl Http {
 
 impl Resp {
     fn take(layers: &mut Layers) -> Self {
-        let listen = |text: &str| if text.is_empty() { Ok(None) } else { address(text).map(Some) };
         Self {
-            listen: layers.text("resp.listen", "", listen),
+            listen: layers.text("resp.listen", "", address_or_none),
             password: layers.password("resp.password", MIN_PASSWORD_BYTES),
             tls: Tls::take(layers),
             max_connections: layers.number("resp.max_connections", 10_000, 1..=1_000_000),
@@ -415,6 +446,19 @@ impl Audit {
     }
 }
 
+fn address_or_none(text: &str) -> Result<Option<SocketAddr>, Wrong> {
+    if text.is_empty() { Ok(None) } else { address(text).map(Some) }
+}
+
+fn origins(text: &str) -> Result<Origins, Wrong> {
+    Origins::read(text).map_err(|other| {
+        Wrong::new(
+            format!("has {other:?}, which is no origin"),
+            "write https://shop.example, several with commas; * is not taken",
+        )
+    })
+}
+
 fn read_file(path: &Path) -> Result<String, Error> {
     let unreadable = |source| Error::Unreadable { path: path.to_owned(), source };
     let len = std::fs::metadata(path).map_err(unreadable)?.len();
@@ -439,9 +483,13 @@ fn check_together(
             "make it the shorter of the two",
         );
     }
-    if resp.listen == Some(http.listen) && http.listen.port() != 0 {
+    let others = [("http.health_listen", http.health_listen), ("resp.listen", resp.listen)];
+    for (key, _) in others.iter().filter(|(_, at)| *at == Some(http.listen)) {
+        if http.listen.port() == 0 {
+            continue;
+        }
         layers.fault(
-            "resp.listen",
+            key,
             "is the address of `http.listen`, and one address has one door",
             "give it another port, like 127.0.0.1:6380",
         );

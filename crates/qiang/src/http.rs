@@ -1,14 +1,17 @@
 //! The HTTP front door: routes, what is taken from a request, how problems are told, and the
 //! connections themselves.
 
+pub mod cors;
 mod errors_page;
 pub mod extract;
 pub mod health;
+mod impatient;
 pub mod json_time;
 mod lane;
 pub mod problem;
 mod router;
 mod serve;
+mod unread;
 
 use std::sync::Arc;
 
@@ -21,7 +24,7 @@ use self::problem::{Code, Problem};
 use crate::app::App;
 
 pub use router::{openapi, router};
-pub use serve::serve;
+pub use serve::{serve, serve_health};
 
 /// What every handler is given.
 pub type Shared = State<Arc<App>>;

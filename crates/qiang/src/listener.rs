@@ -5,14 +5,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 /// After a failed accept (no file descriptors, mostly) it makes no sense to try at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// Connections that may wait to be accepted; the kernel takes the lower of this and its own bound.
+const BACKLOG: u32 = 4_096;
 /// After so long without a byte a peer is asked whether it is still there, and then so often.
 const SILENCE: Duration = Duration::from_secs(60);
 const PROBES: Duration = Duration::from_secs(15);
@@ -46,17 +49,57 @@ pub enum ListenError {
     },
 }
 
-/// Takes an address, which was chosen with a setting, and says which one it is.
-pub async fn listen(
+/// Takes an address, which was chosen with a setting, and says which one it is. Whoever connects
+/// waits in the kernel until accepted, up to [`BACKLOG`] of them.
+pub fn listen(
     address: SocketAddr,
     setting: &'static str,
 ) -> Result<(TcpListener, SocketAddr), ListenError> {
-    let taken = TcpListener::bind(address).await;
+    let taken = bound(address);
     let taken = taken.and_then(|listener| listener.local_addr().map(|at| (listener, at)));
     taken.map_err(|source| match source.kind() {
         std::io::ErrorKind::AddrInUse => ListenError::InUse { address, setting },
         _ => ListenError::Unusable { address, setting, source },
     })
+}
+
+fn bound(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // After a restart the connections of the one before are still being closed.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// What of this machine's settings lets in fewer at once than it should, and what to do about it.
+#[must_use]
+pub fn narrow_backlog() -> Option<String> {
+    let cap = std::fs::read_to_string("/proc/sys/net/core/somaxconn").ok()?;
+    narrower_than_backlog(cap.trim().parse().ok()?)
+}
+
+fn narrower_than_backlog(cap: u32) -> Option<String> {
+    (cap < BACKLOG).then(|| {
+        format!(
+            "of people who connect at the same moment {cap} are let in at once, and the others wait \
+             a second or more: net.core.somaxconn is {cap}, set it to {BACKLOG}"
+        )
+    })
+}
+
+/// Allows this process as many open files as the system lets it have, and says how many that are;
+/// `None` is without a limit. Each connection is one.
+pub fn raise_open_files() -> Option<u64> {
+    let limits = getrlimit(Resource::Nofile);
+    // No limit at all is none.
+    let hard = limits.maximum?;
+    if limits.current.is_some_and(|soft| soft < hard) {
+        let raised = Rlimit { current: Some(hard), maximum: Some(hard) };
+        if let Err(error) = setrlimit(Resource::Nofile, raised) {
+            tracing::warn!(%error, "the limit on open files stays as it is");
+        }
+    }
+    getrlimit(Resource::Nofile).current
 }
 
 /// Accepts connections until told to stop, at most `max` at a time, and lets each be served by
@@ -115,4 +158,37 @@ pub async fn close<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
         std::io::Result::Ok(())
     };
     let _best_effort = tokio::time::timeout(FAREWELL, farewell).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::net::TcpStream;
+
+    use super::{listen, narrower_than_backlog};
+
+    /// A crowd that nobody has accepted yet, and that no backlog of 128 holds.
+    const CROWD: usize = 600;
+    /// Less than a SYN that was dropped takes to be sent again.
+    const AT_ONCE: Duration = Duration::from_millis(900);
+
+    #[test]
+    fn a_kernel_that_lets_in_fewer_is_named() {
+        let said = narrower_than_backlog(128).expect("it is less");
+        assert!(said.contains("net.core.somaxconn is 128, set it to 4096"), "{said}");
+        assert_eq!(narrower_than_backlog(4_096), None);
+    }
+
+    #[tokio::test]
+    async fn a_crowd_that_comes_at_once_is_let_in() {
+        let (_listener, address) =
+            listen("127.0.0.1:0".parse().expect("an address"), "--listen").expect("a port");
+        let mut crowd = Vec::new();
+        for number in 0..CROWD {
+            let connected = tokio::time::timeout(AT_ONCE, TcpStream::connect(address)).await;
+            let stream = connected.unwrap_or_else(|_| panic!("{number} were let in, and no more"));
+            crowd.push(stream.expect("somebody listens"));
+        }
+    }
 }

@@ -17,7 +17,7 @@ const COUNT_PATIENCE: Duration = Duration::from_secs(1);
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Outcomes of a claim, in the order of the counters.
-const CLAIM_OUTCOMES: [&str; 10] = [
+const CLAIM_OUTCOMES: [&str; 12] = [
     "granted",
     "replayed",
     "no_such_sale",
@@ -28,6 +28,8 @@ const CLAIM_OUTCOMES: [&str; 10] = [
     "over_limit",
     "sold_out",
     "failed",
+    "released",
+    "idempotency_key_reused",
 ];
 const SETTLEMENTS: [&str; 5] = ["paid", "regranted", "refund_due", "replayed", "refused"];
 
@@ -58,6 +60,8 @@ impl Metrics {
                 Refusal::AlreadyClaimed { .. } => 6,
                 Refusal::OverLimit { .. } => 7,
                 Refusal::SoldOut => 8,
+                Refusal::Released => 10,
+                Refusal::RequestConflict => 11,
                 _ => 9,
             },
             None => 9,

@@ -67,6 +67,8 @@ pub enum Error {
 pub struct Server {
     /// Where it listens.
     pub address: SocketAddr,
+    /// Where it answers health checks besides, if it does.
+    pub health_address: Option<SocketAddr>,
     /// Where it listens for RESP, if it does.
     pub resp_address: Option<SocketAddr>,
     /// What it works with.
@@ -82,7 +84,7 @@ impl Server {
     /// Opens everything and begins to serve.
     pub async fn start(config: Config, clock: Arc<dyn Clock>) -> Result<Self, Error> {
         // The address first: it is the cheapest to find taken, and nothing is opened in vain.
-        let doors = Doors::take(&config).await?;
+        let doors = Doors::take(&config)?;
         let stop = CancellationToken::new();
         let opened = match Opened::open(&config, clock, stop.clone()).await {
             Ok(opened) => opened,
@@ -165,6 +167,12 @@ impl Server {
             let (app, stop) = (Arc::clone(&app), stop_serving.clone());
             tokio::spawn(http::serve(listener, app, stop))
         });
+        let mut health_address = None;
+        if let Some((listener, address)) = doors.health {
+            health_address = Some(address);
+            let (app, stop) = (Arc::clone(&app), stop_serving.clone());
+            serving.push(tokio::spawn(http::serve_health(listener, app, stop)));
+        }
         let mut resp_address = None;
         if let Some((listener, address, tls)) = doors.resp {
             resp_address = Some(address);
@@ -175,7 +183,17 @@ impl Server {
                 stop_serving.clone(),
             )));
         }
-        Ok(Self { address, resp_address, app, stop_serving, stop_working, serving, working, note })
+        Ok(Self {
+            address,
+            health_address,
+            resp_address,
+            app,
+            stop_serving,
+            stop_working,
+            serving,
+            working,
+            note,
+        })
     }
 
     /// Where to look, for a person or a program.
@@ -213,21 +231,25 @@ impl Server {
 /// The addresses a server was told to listen on, taken.
 struct Doors {
     http: (TcpListener, SocketAddr),
+    health: Option<(TcpListener, SocketAddr)>,
     resp: Option<(TcpListener, SocketAddr, Option<resp::tls::Door>)>,
 }
 
 impl Doors {
-    async fn take(config: &Config) -> Result<Self, Error> {
-        let http = listen(config.http.listen, "--listen").await?;
+    #[expect(clippy::result_large_err, reason = "moved once, at a start that fails")]
+    fn take(config: &Config) -> Result<Self, Error> {
+        let http = listen(config.http.listen, "--listen")?;
         let resp = match config.resp.listen.filter(|_| config.roles.api) {
             Some(address) => {
                 let tls = config.resp.tls.as_ref().map(resp::tls::Door::open).transpose()?;
-                let (listener, at) = listen(address, "--resp or `listen` in [resp]").await?;
+                let (listener, at) = listen(address, "--resp or `listen` in [resp]")?;
                 Some((listener, at, tls))
             }
             None => None,
         };
-        Ok(Self { http, resp })
+        let health = config.http.health_listen;
+        let health = health.map(|at| listen(at, "`health_listen` in [http]")).transpose()?;
+        Ok(Self { http, health, resp })
     }
 }
 

@@ -2,20 +2,28 @@
 //! that ends with how much must be in it.
 //!
 //! A sale is carried whole, with its history, its claims and its refunds, so that it goes on in the
-//! new engine exactly where it stopped in the old one.
+//! new engine exactly where it stopped in the old one. What only the records know goes along: which
+//! refunds were sent, and which sale is the current one.
 
+mod check;
 mod line;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, Write};
+use std::ops::RangeInclusive;
 
-use qiang_core::{Event, PoolChange, PoolId};
+use qiang_core::{Event, PaymentId, PoolChange, PoolId, Refund, Timestamp};
 use qiang_engine::redis::PoolRecord;
 
+pub use self::check::Sale;
 use self::line::Line;
+use crate::load::words::many;
 
-/// The format this version writes; it reads no other.
-const FORMAT: u32 = 1;
+/// The format this version writes. The first one did not say what was sent back, nor which sale is
+/// the current one.
+const FORMAT: u32 = 2;
+/// The formats this version reads.
+const READ: RangeInclusive<u32> = 1..=FORMAT;
 
 /// Why a file of sales cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -39,9 +47,19 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
+    /// A sale that no engine could have.
+    #[error("line {line} of the file, sale {sale}: {what}")]
+    Rule {
+        /// Which line, from 1.
+        line: usize,
+        /// Which sale.
+        sale: PoolId,
+        /// What is against the rules.
+        what: String,
+    },
     /// Another format.
     #[error(
-        "the file has format {found}, this version reads {FORMAT}: use the version it was made with"
+        "the file has format {found}, this version reads up to {FORMAT}: use the version it was made with"
     )]
     Format {
         /// What the file says.
@@ -71,8 +89,37 @@ pub struct Count {
 impl std::fmt::Display for Count {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { sales, claims, refunds } = self;
-        write!(f, "{sales} sales, {claims} claims, {refunds} refunds")
+        let [sales, claims, refunds] = [
+            many(*sales, "sale", "sales"),
+            many(*claims, "claim", "claims"),
+            many(*refunds, "refund", "refunds"),
+        ];
+        write!(f, "{sales}, {claims}, {refunds}")
     }
+}
+
+/// What only the records know of the sales of a file.
+#[derive(Debug, Default)]
+pub struct Known {
+    /// When refunds were sent.
+    pub settled: HashMap<(PoolId, PaymentId), Timestamp>,
+    /// The current sale.
+    pub current: Option<PoolId>,
+}
+
+impl Known {
+    fn settled_at(&self, refund: &Refund) -> Option<Timestamp> {
+        self.settled.get(&(refund.order.pool, refund.payment.clone())).copied()
+    }
+}
+
+/// All that a file holds, checked.
+#[derive(Debug)]
+pub struct Contents {
+    /// The sales, by rising id.
+    pub sales: Vec<Sale>,
+    /// What only records know of them.
+    pub known: Known,
 }
 
 /// Writes sales one behind the other.
@@ -90,7 +137,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// Adds a sale.
-    pub fn add(&mut self, record: &PoolRecord) -> Result<(), Error> {
+    pub fn add(&mut self, record: &PoolRecord, known: &Known) -> Result<(), Error> {
         self.count.sales += 1;
         for event in record.events() {
             match &event {
@@ -98,7 +145,11 @@ impl<W: Write> Writer<W> {
                 Event::Refund(_) => self.count.refunds += 1,
                 Event::Pool(_) => {}
             }
-            put(&mut self.to, &Line::of(&event))?;
+            let settled_at = match &event {
+                Event::Refund(refund) => known.settled_at(refund),
+                Event::Pool(_) | Event::Claim(_) => None,
+            };
+            put(&mut self.to, &Line::of(&event, settled_at))?;
         }
         if let (Some(state), 1..) = (record.history.last(), record.lost_through) {
             let (sale_id, lost_through) = (state.id.to_string(), record.lost_through);
@@ -108,7 +159,10 @@ impl<W: Write> Writer<W> {
     }
 
     /// Ends the file.
-    pub fn finish(mut self) -> Result<Count, Error> {
+    pub fn finish(mut self, known: &Known) -> Result<Count, Error> {
+        if let Some(current) = known.current {
+            put(&mut self.to, &Line::Current { current_sale: current.to_string() })?;
+        }
         let Count { sales, claims, refunds } = self.count;
         put(&mut self.to, &Line::End { sales, claims, refunds })?;
         self.to.flush()?;
@@ -122,39 +176,53 @@ fn put(to: &mut impl Write, line: &Line) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads a whole file; nothing is believed before its last line was seen.
-pub fn read(from: impl BufRead) -> Result<Vec<PoolRecord>, Error> {
-    let mut sales = BTreeMap::<PoolId, PoolRecord>::new();
-    let (mut count, mut end) = (Count::default(), None);
+/// Reads a whole file. Nothing is believed before its last line was seen and every sale was held
+/// against the rules.
+pub fn read(from: impl BufRead) -> Result<Contents, Error> {
+    let mut sales = BTreeMap::<PoolId, Sale>::new();
+    let (mut count, mut end, mut known) = (Count::default(), None, Known::default());
     for (place, text) in from.lines().enumerate() {
         let (text, line) = (text?, place + 1);
         let read: Line =
             serde_json::from_str(&text).map_err(|source| Error::Line { line, source })?;
+        let wrong = |what| Error::Value { line, what };
+        let settled_at = read.settled_at();
         let event = match read {
-            Line::Head { qiang_export: FORMAT } if line == 1 => continue,
+            Line::Head { qiang_export } if line == 1 && READ.contains(&qiang_export) => continue,
             Line::Head { qiang_export: found } => return Err(Error::Format { found }),
             Line::End { sales, claims, refunds } => {
                 end = Some(Count { sales, claims, refunds });
                 continue;
             }
             Line::Lost { sale_id, lost_through } => {
-                let bad = || Error::Value { line, what: format!("{sale_id:?} is no sale") };
-                let sale: PoolId = sale_id.parse().map_err(|_| bad())?;
-                sales.entry(sale).or_default().lost_through = lost_through;
+                let sale = sale(&sale_id).map_err(wrong)?;
+                sales.entry(sale).or_default().record.lost_through = lost_through;
                 continue;
             }
-            read => read.event().map_err(|what| Error::Value { line, what })?,
+            Line::Current { current_sale } => {
+                known.current = Some(sale(&current_sale).map_err(wrong)?);
+                continue;
+            }
+            read => read.event().map_err(wrong)?,
         };
-        let record = sales.entry(event.pool()).or_default();
+        let Sale { record, lines } = sales.entry(event.pool()).or_default();
         match event {
-            Event::Pool(state) => record.history.push(state),
+            Event::Pool(state) => {
+                record.history.push(state);
+                lines.history.push(line);
+            }
             Event::Claim(claim) => {
                 count.claims += 1;
                 record.claims.push(claim);
+                lines.claims.push(line);
             }
             Event::Refund(refund) => {
                 count.refunds += 1;
+                if let Some(at) = settled_at {
+                    known.settled.insert((refund.order.pool, refund.payment.clone()), at);
+                }
                 record.refunds.push(refund);
+                lines.refunds.push(line);
             }
         }
     }
@@ -163,13 +231,14 @@ pub fn read(from: impl BufRead) -> Result<Vec<PoolRecord>, Error> {
         let wanted = end.map_or("a count".to_owned(), |end| end.to_string());
         return Err(Error::Cut { wanted, found: count.to_string() });
     }
-    for (id, record) in &sales {
-        if record.history.is_empty() {
-            let what = format!("sale {id} has claims, but was never opened");
-            return Err(Error::Value { line: 1, what });
-        }
-    }
-    Ok(sales.into_values().collect())
+    sales.iter().try_for_each(|(id, sale)| sale.check(*id))?;
+    // A sale that was opened and never claimed from may be current; one that is not here may not.
+    known.current = known.current.filter(|current| sales.contains_key(current));
+    Ok(Contents { sales: sales.into_values().collect(), known })
+}
+
+fn sale(id: &str) -> Result<PoolId, String> {
+    id.parse().map_err(|_| format!("{id:?} is no sale"))
 }
 
 /// Gathers what an engine holds, event by event, into sales. Those that were cleared keep their

@@ -143,7 +143,7 @@ impl Dates {
             (Some(pay_by), Some(ms)) => {
                 Timestamp::from_millis(pay_by.millis().saturating_sub_unsigned(ms))
             }
-            _ => claim.created_at,
+            _ => claim.changed_at,
         };
         let (status, paid_at, cancelled_at) = match claim.state {
             State::Paid => (OrderStatus::Paid, Some(claim.changed_at), None),

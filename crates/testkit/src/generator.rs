@@ -181,7 +181,7 @@ fn terms(random: &mut Random) -> Terms {
         Supply::Units(random.between(1, 8))
     };
     let steps = if portions { 0 } else { random.below(3) };
-    let price = i64::from(random.below(100));
+    let price = if random.percent(20) { 0 } else { i64::from(random.below(100)) };
     let price_steps = (1..=steps)
         .map(|step| PriceStep {
             after_sold: step * 2,

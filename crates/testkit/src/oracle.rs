@@ -155,7 +155,7 @@ impl Oracle {
             return Outcome::Refused(Refusal::NoSuchPool);
         };
         if pool.cleared() {
-            return Outcome::Refused(Refusal::Closed);
+            return Outcome::Refused(Refusal::Cleared);
         }
         let quantity = wish.quantity.get();
         if wish.request.is_some() {
@@ -203,8 +203,14 @@ impl Oracle {
         let had = pool.used_by(&claim);
         if terms.limit_per_user == 1 && had == 1 {
             let latest = pool.claims.iter().rev().find(|other| pool.same_buyer(other, &claim));
-            let claim = latest.expect("who has one has a claim").id;
-            return Outcome::Refused(Refusal::AlreadyClaimed { claim });
+            let latest = latest.expect("who has one has a claim");
+            return Outcome::Refused(if latest.user != wish.user {
+                Refusal::OverLimit { had: 1, limit: 1 }
+            } else if latest.state == State::Released {
+                Refusal::Released
+            } else {
+                Refusal::AlreadyClaimed { claim: latest.id }
+            });
         }
         if u64::from(had) + u64::from(quantity) > u64::from(terms.limit_per_user) {
             return Outcome::Refused(Refusal::OverLimit { had, limit: terms.limit_per_user });
@@ -217,6 +223,7 @@ impl Oracle {
         }
         match terms.flow {
             Flow::Instant => {}
+            Flow::Order { .. } if claim.unit_price.get() == 0 => {}
             Flow::Order { pay_ms } => {
                 claim.state = State::Ordered;
                 claim.pay_by = Some(now.plus_millis(pay_ms));
@@ -242,8 +249,12 @@ impl Oracle {
             State::Held => {}
         }
         let Flow::Hold { pay_ms, .. } = flow else { panic!("{claim:?} is held under {flow:?}") };
-        claim.state = State::Ordered;
-        claim.pay_by = Some(now.plus_millis(pay_ms));
+        if claim.unit_price.get() == 0 {
+            claim.state = State::Paid;
+        } else {
+            claim.state = State::Ordered;
+            claim.pay_by = Some(now.plus_millis(pay_ms));
+        }
         claim.version += 1;
         claim.changed_at = now;
         let claim = claim.clone();

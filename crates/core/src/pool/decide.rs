@@ -142,7 +142,7 @@ pub fn open(pool: &impl Facts, terms: &Terms) -> Decision<PoolView> {
 #[must_use]
 pub fn claim(pool: &impl Facts, wish: &ClaimRequest, now: Timestamp) -> Decision<Claim> {
     if is_cleared(pool) {
-        return Refuse(Refusal::Closed);
+        return Refuse(Refusal::Cleared);
     }
     let quantity = wish.quantity.get();
     let repeated = wish.request.as_ref().and_then(|request| pool.request(&wish.user, request));
@@ -174,7 +174,7 @@ pub fn claim(pool: &impl Facts, wish: &ClaimRequest, now: Timestamp) -> Decision
     let portion = pool.next_portion();
     let sold = pool.state().total - pool.available();
     let unit_price = portion.map_or_else(|| pool.terms().price_after(sold), |(_, value)| value);
-    let (state, hold_until, pay_by) = first_state(pool.terms().flow, now);
+    let (state, hold_until, pay_by) = first_state(pool.terms().flow, unit_price, now);
     Commit(Event::Claim(Claim {
         id: next_id(pool),
         user: wish.user.clone(),
@@ -208,6 +208,10 @@ pub fn order(
         Err(refusal) => return Refuse(refusal),
     };
     match (claim.state, pool.terms().flow) {
+        // Nobody will ever pay for what costs nothing.
+        (State::Held, Flow::Hold { .. }) if claim.unit_price == Cents::ZERO => {
+            Commit(Event::Claim(changed(claim, State::Paid, now)))
+        }
         (State::Held, Flow::Hold { pay_ms, .. }) => {
             let pay_by = Some(now.plus_millis(pay_ms));
             Commit(Event::Claim(Claim { pay_by, ..changed(claim, State::Ordered, now) }))
@@ -394,13 +398,27 @@ fn check_limit(
         Supply::Portions(_) => 1,
     };
     match buyer {
-        Some(buyer) if limit == 1 && had == 1 => {
-            let claim = ClaimId { pool: pool.state().id, number: buyer.latest };
-            Err(Refusal::AlreadyClaimed { claim })
-        }
+        Some(buyer) if limit == 1 && had == 1 => Err(has_one(pool, user, buyer.latest)),
         _ if quantity > limit.saturating_sub(had) => Err(Refusal::OverLimit { had, limit }),
         _ if quantity > at_once => Err(Refusal::OverLimit { had, limit: at_once }),
         _ => Ok(()),
+    }
+}
+
+/// What somebody hears whose only unit is taken by the claim `latest`. An account never hears of
+/// the claim of another one, and nobody that they have what was released.
+fn has_one(pool: &impl Facts, user: &UserId, latest: u32) -> Refusal {
+    let claim = ClaimId { pool: pool.state().id, number: latest };
+    if !pool.terms().looks_at_latest() {
+        return Refusal::AlreadyClaimed { claim };
+    }
+    let held = pool.claim(latest).expect("a buyer's claim is stored");
+    if held.user != *user {
+        Refusal::OverLimit { had: 1, limit: 1 }
+    } else if held.state == State::Released {
+        Refusal::Released
+    } else {
+        Refusal::AlreadyClaimed { claim }
     }
 }
 
@@ -467,8 +485,14 @@ fn changed(claim: Claim, state: State, now: Timestamp) -> Claim {
     Claim { state, version: claim.version + 1, changed_at: now, ..claim }
 }
 
-fn first_state(flow: Flow, now: Timestamp) -> (State, Option<Timestamp>, Option<Timestamp>) {
+/// What a claim begins as, and its deadlines. An order that costs nothing is paid as it is placed.
+fn first_state(
+    flow: Flow,
+    price: Cents,
+    now: Timestamp,
+) -> (State, Option<Timestamp>, Option<Timestamp>) {
     match flow {
+        Flow::Order { .. } if price == Cents::ZERO => (State::Paid, None, None),
         Flow::Instant => (State::Paid, None, None),
         Flow::Order { pay_ms } => (State::Ordered, None, Some(now.plus_millis(pay_ms))),
         Flow::Hold { hold_ms, .. } => (State::Held, Some(now.plus_millis(hold_ms)), None),

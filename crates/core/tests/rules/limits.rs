@@ -50,12 +50,13 @@ fn accounts_of_one_person_count_together() {
 }
 
 #[test]
-fn one_per_person_names_the_claim_of_the_other_account() {
+fn one_per_person_never_names_the_claim_of_the_other_account() {
     check(
         "
         pool 1: units=9 limit=1 by=identity
         ann claims as=A  -> #1 ann x1 @100 paid
-        amy claims as=A  -> no: already_claimed #1
+        amy claims as=A  -> no: over_limit 1 of 1
+        ann claims as=A  -> no: already_claimed #1
         ",
     );
 }
@@ -121,7 +122,7 @@ fn never_again_after_a_release_where_that_is_the_rule() {
         ann claims           -> #1 ann x1 @100 ordered until 100
         ann gives up 1       -> #1 ann x1 @100 released gave_up
         stock                -> 3 of 3 left
-        ann claims           -> no: already_claimed #1
+        ann claims           -> no: released
         ann claims 2 in=2    -> #1 ann x2 @100 ordered until 100
         ann gives up 2-1     -> #1 ann x2 @100 released gave_up
         ann claims 2 in=2    -> no: over_limit 2 of 3
@@ -137,10 +138,10 @@ fn a_release_by_one_account_frees_the_person() {
         "
         pool 1: units=3 limit=1 by=identity flow=hold(50,50)
         ann claims as=A  -> #1 ann x1 @100 held until 50
-        amy claims as=A  -> no: already_claimed #1
+        amy claims as=A  -> no: over_limit 1 of 1
         ann gives up 1   -> #1 ann x1 @100 released gave_up
         amy claims as=A  -> #2 amy x1 @100 held until 50
-        ann claims as=A  -> no: already_claimed #2
+        ann claims as=A  -> no: over_limit 1 of 1
         ",
     );
 }

@@ -95,14 +95,14 @@ fn the_limit_is_said_before_the_stock() {
 }
 
 #[test]
-fn a_cleared_pool_says_closed_to_everybody() {
+fn a_cleared_pool_says_so_to_everybody() {
     check(
         "
         pool 1: units=1 limit=1 by=identity opens=100
         close
         clear
-        ann claims            -> no: closed
-        ann claims as=A req=a -> no: closed
+        ann claims            -> no: cleared
+        ann claims as=A req=a -> no: cleared
         ",
     );
 }

@@ -170,7 +170,8 @@ fn late_money_counts_the_person_not_the_account() {
         P1 pays 100 for 1  -> refund 100 of P1 for #1 late
         amy gives up 2
         P2 pays 100 for 1  -> regranted #3 ann x1 @100 paid by P2 for #1
-        amy claims as=A    -> no: already_claimed #3
+        amy claims as=A    -> no: over_limit 1 of 1
+        ann claims as=A    -> no: already_claimed #3
         ",
     );
 }

@@ -173,7 +173,7 @@ fn a_cleared_pool_stays_cleared_whatever_is_asked() {
         close              -> again: 0 of 4 left, cleared
         restock 1 req=a    -> again: 0 of 4 left, cleared
         restock 1 req=b    -> no: closed
-        ann claims req=a   -> no: closed
+        ann claims req=a   -> no: cleared
         ann orders 1       -> no: cleared
         ann gives up 1     -> no: cleared
         bob gives up 1     -> no: cleared

@@ -58,8 +58,47 @@ fn nothing_can_cost_nothing() {
     check(
         "
         pool 1: units=2 price=0 flow=order(100)
-        ann claims       -> #1 ann x1 @0 ordered until 100
-        P1 pays 0 for 1  -> #1 ann x1 @0 paid by P1
+        ann claims       -> #1 ann x1 @0 paid
+        ann orders 1     -> again: #1 ann x1 @0 paid
+        ann gives up 1   -> no: already_paid
+        @100
+        P1 pays 5 for 1  -> refund 5 of P1 for #1 already_paid
+        stock            -> 1 of 2 left, 1 paid
+        ",
+    );
+}
+
+#[test]
+fn a_hold_that_costs_nothing_is_paid_as_it_is_ordered() {
+    check(
+        "
+        pool 1: units=3 price=0 flow=hold(50,100)
+        ann claims      -> #1 ann x1 @0 held until 50
+        bob claims      -> #2 bob x1 @0 held until 50
+        stock           -> 1 of 3 left, 2 held
+        @20
+        ann orders 1    -> #1 ann x1 @0 paid
+        ann orders 1    -> again: #1 ann x1 @0 paid
+        stock           -> 1 of 3 left, 1 held, 1 paid
+        @50             -> #2 bob x1 @0 released hold_expired
+        @150
+        stock           -> 2 of 3 left, 1 paid
+        close
+        clear           -> 0 of 3 left, cleared
+        ",
+    );
+}
+
+#[test]
+fn only_the_units_before_the_first_step_cost_nothing() {
+    check(
+        "
+        pool 1: units=9 limit=9 price=0 steps=2:150 flow=order(100)
+        ann claims 1  -> #1 ann x1 @0 paid
+        ann claims 2  -> #2 ann x2 @0 paid
+        ann claims 1  -> #3 ann x1 @150 ordered until 100
+        @100          -> #3 ann x1 @150 released pay_expired
+        stock         -> 6 of 9 left, 3 paid
         ",
     );
 }

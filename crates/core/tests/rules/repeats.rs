@@ -103,7 +103,7 @@ fn everybody_has_request_ids_of_their_own() {
         pool 1: units=9 limit=1 by=identity
         ann claims req=a as=A  -> #1 ann x1 @100 paid
         bob claims req=a as=B  -> #2 bob x1 @100 paid
-        amy claims req=a as=A  -> no: already_claimed #1
+        amy claims req=a as=A  -> no: over_limit 1 of 1
         ann claims req=a       -> again: #1 ann x1 @100 paid
         ",
     );

@@ -563,6 +563,11 @@ impl Grants {
 
     fn claim(&self, wish: &ClaimRequest, number: u32, price: Cents, portion: Option<u32>) -> Claim {
         let ClaimRequest { pool, user, identity, request, quantity } = wish.clone();
+        // An order that costs nothing is paid as it is placed.
+        let (state, pay_by) = match self.state {
+            State::Ordered if price == Cents::ZERO => (State::Paid, None),
+            state => (state, self.pay_by),
+        };
         Claim {
             id: ClaimId { pool, number },
             user,
@@ -571,12 +576,12 @@ impl Grants {
             quantity: quantity.get(),
             unit_price: price,
             portion,
-            state: self.state,
+            state,
             version: 1,
             created_at: self.now,
             changed_at: self.now,
             hold_until: self.hold_until,
-            pay_by: self.pay_by,
+            pay_by,
             payment: None,
             replaces: None,
             reason: None,

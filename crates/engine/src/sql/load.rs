@@ -245,6 +245,9 @@ impl<'a> Wanted<'a> {
             excerpt.looked_for_request(user, request);
         }
         read_buyers(transaction, excerpt, self.buyers).await?;
+        if self.takes > 0 {
+            read_latest(transaction, excerpt).await?;
+        }
         if self.takes > 0 && matches!(excerpt.state.terms.supply, Supply::Portions(_)) {
             let free = transaction
                 .fetch_all(
@@ -307,6 +310,25 @@ async fn read_buyers(
     }
     if owners.iter().any(|name| excerpt.buyers[name].now.is_none()) {
         return Err(Fault::Missing { what: "what a buyer has" });
+    }
+    Ok(())
+}
+
+/// Reads the latest claim of every buyer, where the answer to the next one depends on it.
+async fn read_latest(transaction: &mut Transaction, excerpt: &mut Excerpt) -> Result<(), Fault> {
+    if !excerpt.state.terms.looks_at_latest() {
+        return Ok(());
+    }
+    let buyers = excerpt.buyers.values().filter_map(|quota| quota.now);
+    let unread = |number: &u32| !excerpt.claims.contains_key(number);
+    let latest: BTreeSet<u32> = buyers.map(|buyer| buyer.latest).filter(unread).collect();
+    let (pool, items) = (excerpt.state.id, latest.iter().map(|number| (*number).into()));
+    let items: Vec<_> = items.collect();
+    for row in CLAIMS.fetch(transaction, &[id(pool)], &items, &[]).await? {
+        excerpt.add_claim(rows::claim(&row, pool)?);
+    }
+    if latest.iter().any(|number| !excerpt.claims.contains_key(number)) {
+        return Err(Fault::Missing { what: "the claim of a buyer" });
     }
     Ok(())
 }

@@ -57,7 +57,7 @@ async fn nothing_shows_whether_it_was_swept(on: Dialect) {
         let (first, _) = refunds[0];
         assert_eq!(engine.refunds(pool(), first + 1, 10).await, Ok(refunds[1..].to_vec()));
         let again = engine.claim(wish(pool(), "ann", Some("r"))).await;
-        assert_eq!(again, Ok(Outcome::Refused(Refusal::Closed)), "{round}");
+        assert_eq!(again, Ok(Outcome::Refused(Refusal::Cleared)), "{round}");
         let restock = RequestId::new("more").expect("plain");
         let restocked = engine.restock(pool(), NonZeroU32::MIN, restock).await;
         assert!(matches!(restocked, Ok(Outcome::Replayed(_))), "{round}");

@@ -18,6 +18,7 @@ use super::output;
 use crate::audit::{self, Mending, Report, Source};
 use crate::client::Client;
 use crate::config::{Config, EngineUrl};
+use crate::load::words::many;
 use crate::projector::{self, Projector};
 use crate::secrets::Secrets;
 use crate::server::{Opened, open_store};
@@ -183,9 +184,11 @@ async fn repair(engine: &redis::Engine, store: &Store) -> anyhow::Result<()> {
     let repaired = epochs::repair(engine, store).await?;
     if repaired.partitions > 0 {
         output::say(format_args!(
-            "{} partitions of Redis had lost something: {} sales and {} claims were put back \
-                 from the records and what Redis still had",
-            repaired.partitions, repaired.pools, repaired.claims
+            "{} of Redis had lost something: {} and {} were put back from the records and what Redis \
+             still had",
+            many(repaired.partitions as u64, "partition", "partitions"),
+            many(repaired.pools as u64, "sale", "sales"),
+            many(repaired.claims as u64, "claim", "claims")
         ));
     }
     for what in repaired.conflicts.iter().chain(&repaired.oversold) {
@@ -216,13 +219,18 @@ fn print(report: &Report) -> anyhow::Result<()> {
         ))?;
     }
     let Report { sales, claims, orders, payments, refunds, took_ms, .. } = report;
-    output::say(format_args!(
-        "{sales} sales, {claims} claims, {orders} orders, {payments} payments, {refunds} refunds \
-         compared in {took_ms} ms"
-    ));
+    let compared = [
+        (*sales, "sale", "sales"),
+        (*claims, "claim", "claims"),
+        (*orders, "order", "orders"),
+        (*payments, "payment", "payments"),
+        (*refunds, "refund", "refunds"),
+    ];
+    let compared = compared.map(|(count, one, more)| many(count, one, more)).join(", ");
+    output::say(format_args!("{compared} compared in {took_ms} ms"));
     output::say(match report.difference_count {
         0 => "all books agree".to_owned(),
-        count => format!("{count} differences"),
+        count => many(count, "difference", "differences"),
     });
     match report.pending_reviews {
         0 => {}

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,6 +47,18 @@ pub(super) struct Args {
     /// End after the audit instead of staying up
     #[arg(long)]
     exit: bool,
+    // They stand in the place of the global ones, so that help does not offer what is refused.
+    #[arg(long, hide = true)]
+    data: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    config: Option<PathBuf>,
+}
+
+impl Args {
+    /// Whether a folder or a configuration was named.
+    pub(super) fn names_a_place(&self) -> bool {
+        self.data.is_some() || self.config.is_some()
+    }
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {

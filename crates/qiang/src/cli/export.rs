@@ -11,13 +11,16 @@ use anyhow::Context as _;
 use qiang_core::SnapshotCursor;
 use qiang_engine::redis::PoolRecord;
 use qiang_engine::{Engine, FolderLock, SqliteJournal, SystemClock};
+use qiang_store::{RefundRecord, RefundStatus, Store};
 use tokio_util::sync::CancellationToken;
 
 use super::output;
 use crate::config::{Config, EngineUrl};
+use crate::load::words::many;
 use crate::projector::Projector;
-use crate::server::Opened;
-use crate::{audit, epochs, transfer};
+use crate::server::{Opened, open_store};
+use crate::transfer::{self, Known};
+use crate::{app, audit, epochs};
 
 const PAGE: u32 = 1_000;
 const POOLS: usize = 100;
@@ -37,7 +40,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
     super::log_to_stderr(config)?;
     super::runtime()?.block_on(async {
-        let records = match &config.engine.url {
+        let (records, known) = match &config.engine.url {
             EngineUrl::Embedded { folder } => {
                 anyhow::ensure!(
                     SqliteJournal::path_in(folder).exists(),
@@ -49,8 +52,12 @@ pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
                 let (book, _) = audit::replay(folder).await?;
                 let (mut cursor, mut events) = (SnapshotCursor::default(), Vec::new());
                 while !book.snapshot(&mut cursor, usize::MAX, &mut |e| events.push(e.clone())) {}
+                let store = open_store(config).await?;
+                store.migrate().await?;
+                let known = known(&store).await?;
+                store.close().await;
                 drop(lock);
-                transfer::gathered(events)
+                (transfer::gathered(events), known)
             }
             EngineUrl::Redis(_) | EngineUrl::Sql => shared(config).await?,
         };
@@ -59,9 +66,9 @@ pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
         let file = file.with_context(|| format!("cannot make {}", args.file.display()))?;
         let mut writer = transfer::Writer::new(BufWriter::new(&file))?;
         for record in &records {
-            writer.add(record)?;
+            writer.add(record, &known)?;
         }
-        let count = writer.finish()?;
+        let count = writer.finish(&known)?;
         file.sync_all()?;
         output::say(format_args!("{count} written to {}", args.file.display()));
         Ok(ExitCode::SUCCESS)
@@ -69,7 +76,7 @@ pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
 }
 
 /// Everything in an engine that others could work with; the caller has stopped them.
-async fn shared(config: &Config) -> anyhow::Result<Vec<PoolRecord>> {
+async fn shared(config: &Config) -> anyhow::Result<(Vec<PoolRecord>, Known)> {
     let stop = CancellationToken::new();
     let opened = Opened::open(config, Arc::new(SystemClock), stop.clone()).await?;
     let Opened { engine, store, .. } = opened;
@@ -79,8 +86,8 @@ async fn shared(config: &Config) -> anyhow::Result<Vec<PoolRecord>> {
     let workers = store.held_leases("worker/").await?;
     if !workers.is_empty() {
         anyhow::bail!(
-            "{} workers are at work on this database: stop all servers first",
-            workers.len()
+            "{} at work on this database: stop all servers first",
+            many(workers.len() as u64, "worker", "workers")
         );
     }
     Projector::new(engine.clone(), store.clone()).await?.finish().await?;
@@ -101,12 +108,28 @@ async fn shared(config: &Config) -> anyhow::Result<Vec<PoolRecord>> {
         }
         skip += pools.len();
     }
+    let known = known(&store).await?;
     stop.cancel();
     engine.shut_down().await;
     store.close().await;
     // Oldest first, so that the file reads like what happened.
     records.reverse();
-    Ok(records)
+    Ok((records, known))
+}
+
+/// What only the records know.
+async fn known(store: &Store) -> anyhow::Result<Known> {
+    let mut known = Known { current: app::stored_current_sale(store).await?, ..Known::default() };
+    let mut after = None;
+    loop {
+        let sent = store.refunds(RefundStatus::Settled, after.as_ref(), PAGE).await?;
+        let Some(last) = sent.last() else { return Ok(known) };
+        after = Some(last.cursor());
+        for RefundRecord { refund, settled_at } in sent {
+            let key = (refund.order.pool, refund.payment);
+            known.settled.extend(settled_at.map(|at| (key, at)));
+        }
+    }
 }
 
 async fn claims_of(

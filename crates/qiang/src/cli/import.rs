@@ -15,8 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::output;
 use crate::config::{Config, EngineUrl};
+use crate::load::words::many;
 use crate::server::{Opened, open_store};
-use crate::{epochs, transfer};
+use crate::transfer::{self, Contents, Known, Sale};
+use crate::{app, epochs};
 
 const BATCH: usize = 1_000;
 
@@ -34,26 +36,31 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
     super::log_to_stderr(config)?;
     super::runtime()?.block_on(async {
-        let mut records = read(&args.file)?;
+        let Contents { sales, known } = read(&args.file)?;
+        if let EngineUrl::Embedded { .. } = &config.engine.url {
+            sales.iter().try_for_each(Sale::fits_embedded)?;
+        }
+        let mut records: Vec<PoolRecord> = sales.into_iter().map(|sale| sale.record).collect();
         match &config.engine.url {
-            EngineUrl::Embedded { folder } => embedded(folder, config, &records).await?,
+            EngineUrl::Embedded { folder } => embedded(folder, config, &records, &known).await?,
             EngineUrl::Redis(_) => {
                 for record in &mut records {
                     gather(record);
                 }
-                import_to_redis(config, &records).await?;
+                import_to_redis(config, &records, &known).await?;
             }
             EngineUrl::Sql => anyhow::bail!(
                 "an engine on a database cannot take over sales yet: import into redis:// or embedded:"
             ),
         }
         let claims: usize = records.iter().map(|record| record.claims.len()).sum();
-        output::say(format_args!("{} sales with {claims} claims are in", records.len()));
+        let (sales, claims) = (many(records.len() as u64, "sale", "sales"), many(claims as u64, "claim", "claims"));
+        output::say(format_args!("{sales} with {claims} imported"));
         Ok(ExitCode::SUCCESS)
     })
 }
 
-fn read(path: &Path) -> anyhow::Result<Vec<PoolRecord>> {
+fn read(path: &Path) -> anyhow::Result<Contents> {
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     Ok(transfer::read(BufReader::new(file))?)
 }
@@ -75,17 +82,24 @@ fn gather(record: &mut PoolRecord) {
     }
 }
 
-async fn import_to_redis(config: &Config, records: &[PoolRecord]) -> anyhow::Result<()> {
+async fn import_to_redis(
+    config: &Config,
+    records: &[PoolRecord],
+    known: &Known,
+) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     let opened = Opened::open(config, Arc::new(SystemClock), stop.clone()).await?;
     let Opened { engine, store, .. } = opened;
     let Engine::Redis(engine) = &engine else { unreachable!("the URL says redis") };
     let workers = store.held_leases("worker/").await?;
     if !workers.is_empty() {
-        anyhow::bail!("{} workers are at work on this database: stop all first", workers.len());
+        anyhow::bail!(
+            "{} at work on this database: stop all servers first",
+            many(workers.len() as u64, "worker", "workers")
+        );
     }
     epochs::import(engine, &store, records).await?;
-    write_records(&store, records).await?;
+    write_records(&store, records, known).await?;
     // Terms may have changed, which no version tells.
     let sales = records.iter().filter_map(|record| record.history.last().cloned());
     store.rewrite(&sales.map(Event::Pool).collect::<Vec<_>>()).await?;
@@ -94,18 +108,12 @@ async fn import_to_redis(config: &Config, records: &[PoolRecord]) -> anyhow::Res
     Ok(())
 }
 
-async fn embedded(folder: &Path, config: &Config, records: &[PoolRecord]) -> anyhow::Result<()> {
-    let has_gaps = |record: &&PoolRecord| {
-        let last = u32::try_from(record.claims.len()).unwrap_or(u32::MAX);
-        record.last_number() > last
-    };
-    if let Some(record) = records.iter().find(has_gaps) {
-        anyhow::bail!(
-            "the numbers of sale {} have gaps, because it is spread over buckets or claims of it were \
-             lost once: an embedded engine cannot take it over",
-            record.history[0].id
-        );
-    }
+async fn embedded(
+    folder: &Path,
+    config: &Config,
+    records: &[PoolRecord],
+    known: &Known,
+) -> anyhow::Result<()> {
     let (folder, events) = (folder.to_owned(), records.iter().flat_map(PoolRecord::events));
     let events: Vec<Event> = events.collect();
     let written =
@@ -113,17 +121,24 @@ async fn embedded(folder: &Path, config: &Config, records: &[PoolRecord]) -> any
     written.await??;
     let store = open_store(config).await?;
     store.migrate().await?;
-    write_records(&store, records).await?;
+    write_records(&store, records, known).await?;
     store.close().await;
     Ok(())
 }
 
-async fn write_records(store: &Store, records: &[PoolRecord]) -> anyhow::Result<()> {
+async fn write_records(store: &Store, records: &[PoolRecord], known: &Known) -> anyhow::Result<()> {
     for record in records {
         let events: Vec<Event> = record.events().collect();
         for events in events.chunks(BATCH) {
             store.upsert(events).await?;
         }
+    }
+    for ((sale, payment), at) in &known.settled {
+        store.settle_refund(*sale, payment, *at).await?;
+    }
+    // A current sale that the shop has already chosen here stays.
+    if let (Some(sale), None) = (known.current, app::stored_current_sale(store).await?) {
+        app::store_current_sale(store, Some(sale)).await?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `qiang serve`: the whole product, until Ctrl-C or SIGTERM.
+//! `qiang serve`: the whole product, until Ctrl-C, SIGTERM or SIGHUP.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,12 +10,13 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::output;
 use crate::config::{Config, Shown, Sources};
+use crate::listener;
 use crate::server::Server;
 
 /// Run the server
 ///
 /// Needs nothing else on the machine: journal, records and keys live in the data folder, which
-/// is made on the first start. Stops on Ctrl-C or SIGTERM, after answering what it accepted.
+/// is made on the first start. Stops on Ctrl-C, SIGTERM or SIGHUP, after answering what it accepted.
 ///
 /// With an engine that is shared (redis://, redis-cluster://, sql:) any number of these can run,
 /// on any number of machines, some as --roles api and some as --roles worker.
@@ -43,11 +44,16 @@ impl Args {
     }
 }
 
-pub(super) fn run(args: &Args, config: Config) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args, mut config: Config) -> anyhow::Result<ExitCode> {
     super::log_to_stderr(&config)?;
     let first = !config.data.join(crate::secrets::FILE_NAME).exists();
     for caution in config.cautions() {
         tracing::warn!("{caution}");
+    }
+    let few_files = listener::raise_open_files().and_then(|files| config.fit_connections(files));
+    let narrow = [listener::narrow_backlog(), few_files];
+    for narrow in narrow.into_iter().flatten() {
+        tracing::warn!("{narrow}");
     }
     super::runtime()?.block_on(async {
         let mut stop = Stop::listen()?;
@@ -97,6 +103,9 @@ fn welcome(server: &Server, first: bool) {
         let scheme = if config.resp.tls.is_some() { "rediss" } else { "redis" };
         output::say(format_args!("  RESP   {scheme}://{address}"));
     }
+    if let Some(address) = server.health_address {
+        output::say(format_args!("  health http://{address}/readyz"));
+    }
     output::say(format_args!("  data   {data}"));
     if server.app.engine.is_shared() {
         for (what, key) in [("engine", "engine.url"), ("store ", "database.url")] {
@@ -136,10 +145,11 @@ pub(super) fn admin_token_command(data: &Path) -> String {
     format!("{program} tokens --user admin --role admin{data}")
 }
 
-/// Ctrl-C and SIGTERM.
+/// Ctrl-C, SIGTERM, and SIGHUP of a terminal that was closed.
 pub(super) struct Stop {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
 }
 
 impl Stop {
@@ -148,6 +158,7 @@ impl Stop {
         Ok(Self {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
+            hangup: listen(SignalKind::hangup())?,
         })
     }
 
@@ -155,6 +166,7 @@ impl Stop {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+            _ = self.hangup.recv() => {}
         }
     }
 }

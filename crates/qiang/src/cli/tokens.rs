@@ -15,7 +15,7 @@ use qiang_engine::{Clock as _, SystemClock};
 
 use super::output;
 use crate::config::Config;
-use crate::secrets::Secrets;
+use crate::secrets::{FILE_NAME, Secrets};
 use crate::token::{Key, Principal, Role};
 
 /// Enough for any test; a file of three gigabytes.
@@ -95,7 +95,16 @@ pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
 
 impl Mint {
     fn new(config: &Config, ttl_secs: Option<u64>, now: Timestamp) -> anyhow::Result<Self> {
+        let file = config.data.join(FILE_NAME);
+        let had_keys = config.auth.jwt_secret.is_some() || file.exists();
         let key = Key::new(&Secrets::of(config)?.jwt_key);
+        if !had_keys {
+            output::say(format_args!(
+                "there were no keys in {}: new ones were made. A server on another folder will not \
+                 take this token; name its folder with --data",
+                config.data.display()
+            ));
+        }
         let ttl = ttl_secs.map_or(config.auth.token_ttl, Duration::from_secs);
         Ok(Self { key, now, expires_at: now.plus_millis(ttl.as_secs().saturating_mul(1000)) })
     }

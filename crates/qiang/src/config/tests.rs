@@ -81,10 +81,13 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
         ("data", "/d"),
         ("roles", "worker,api"),
         ("http.listen", "0.0.0.0:80"),
+        ("http.health_listen", "127.0.0.1:81"),
+        ("http.cors_origins", "https://shop.example,http://localhost:3000"),
         ("http.body_limit_bytes", "1024"),
         ("http.header_timeout_ms", "101"),
         ("http.body_timeout_ms", "102"),
         ("http.request_timeout_ms", "103"),
+        ("http.write_timeout_ms", "104"),
         ("http.shutdown_grace_ms", "0"),
         ("http.max_connections", "1_000"),
         ("resp.listen", "127.0.0.1:6399"),
@@ -123,10 +126,13 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
         assert!(config.settings.iter().all(|setting| setting.origin != Origin::Default));
         assert_eq!(config.data, Path::new("/d"));
         assert_eq!(config.http.listen.to_string(), "0.0.0.0:80");
+        assert_eq!(config.http.health_listen.map(|at| at.port()), Some(81));
+        assert!(config.http.cors_origins.are_named());
         assert_eq!(config.http.body_limit_bytes, 1024);
         assert_eq!(config.http.header_timeout, Duration::from_millis(101));
         assert_eq!(config.http.body_timeout, Duration::from_millis(102));
         assert_eq!(config.http.request_timeout, Duration::from_millis(103));
+        assert_eq!(config.http.write_timeout, Duration::from_millis(104));
         assert_eq!(config.http.shutdown_grace, Duration::ZERO);
         assert_eq!(config.http.max_connections, 1000);
         assert_eq!(config.resp.listen.map(|at| at.port()), Some(6399));
@@ -412,4 +418,14 @@ fn the_report_reads_back_as_the_same_configuration() {
     assert_eq!(json["settings"][2]["origin"], "default");
     let json = Report(&with_file("[http]\nlisen = 1")).json();
     assert_eq!((&json["ok"], &json["faults"][0]["line"]), (&false.into(), &2.into()));
+}
+
+#[test]
+fn what_is_no_origin_is_a_mistake() {
+    for wrong in ["*", "shop.example", "https://", "https://a/b", "https://a b", "ftp://a"] {
+        let error = with_variables(&[("QIANG_HTTP__CORS_ORIGINS", wrong)]).expect_err(wrong);
+        assert!(error.to_string().contains("no origin"), "{wrong}: {error}");
+    }
+    let none = with_variables(&[("QIANG_HTTP__CORS_ORIGINS", "")]).expect("off");
+    assert!(!none.http.cors_origins.are_named());
 }

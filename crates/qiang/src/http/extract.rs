@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Body as _;
 use qiang_core::{RequestId, UserId};
@@ -84,7 +84,7 @@ impl FromRequestParts<Arc<App>> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        let header = parts.headers.get(AUTHORIZATION).map(|value| value.as_bytes());
+        let header = only(&parts.headers, &AUTHORIZATION)?;
         Ok(Self(app.tokens.authenticate(header, app.now())?))
     }
 }
@@ -102,7 +102,7 @@ impl FromRequestParts<Arc<App>> for IdempotencyKey {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Problem> {
-        Self::of(parts.headers.get(IDEMPOTENCY_KEY).map(|value| value.as_bytes()))
+        Self::of(only(&parts.headers, &IDEMPOTENCY_KEY)?)
     }
 }
 
@@ -169,6 +169,16 @@ impl<T: DeserializeOwned + Default> FromRequest<Arc<App>> for OptionalJson<T> {
     }
 }
 
+/// The value of a header that may be given once: of two, which one counts depends on who reads.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, Problem> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next().map(HeaderValue::as_bytes);
+    match values.next() {
+        None => Ok(value),
+        Some(_) => Err(Problem::new(Code::RepeatedHeader).text("header", name.as_str())),
+    }
+}
+
 /// Reads JSON and says which field is wrong, and how.
 pub fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     // Derived readers would also take the bare values in the order of the fields.
@@ -182,7 +192,7 @@ pub fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
         if !error.is_data() {
             return Problem::new(Code::BadJson).detail(format!("not valid JSON: {error}"));
         }
-        let text = error.to_string();
+        let text = plain(&error.to_string());
         let unknown = text.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
         let missing = text.strip_prefix("missing field `").and_then(|rest| rest.split_once('`'));
         match (unknown, missing) {
@@ -194,6 +204,22 @@ pub fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     })?;
     json.end().map_err(|_| Problem::new(Code::BadJson).detail("there is more behind the JSON"))?;
     Ok(value)
+}
+
+/// What a reader of JSON says, without the names of Rust.
+fn plain(text: &str) -> String {
+    let Some((before, expected)) = text.split_once("expected ") else { return text.to_owned() };
+    let end = expected.find(" at line ").unwrap_or(expected.len());
+    let (wanted, place) = expected.split_at(end);
+    let wanted = match wanted {
+        "i64" | "i32" | "u64" | "u32" | "u16" => "a whole number",
+        "a sequence" => "a list",
+        "a map" => "a JSON object",
+        "a boolean" => "true or false",
+        _ if wanted.starts_with("struct ") => "a JSON object",
+        other => other,
+    };
+    format!("{before}expected {wanted}{place}")
 }
 
 fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {

@@ -53,6 +53,8 @@ struct Call<'a> {
     authorization: Option<&'a [u8]>,
     key: Option<&'a [u8]>,
     language: Option<&'a [u8]>,
+    /// The page of a browser it comes from.
+    origin: Option<&'a [u8]>,
     body: &'a [u8],
     bytes: usize,
 }
@@ -75,14 +77,19 @@ pub(super) async fn serve(
     app: &Arc<App>,
     stop: &CancellationToken,
 ) -> Option<(TcpStream, Bytes)> {
-    let patience = app.config.http.header_timeout;
+    let (patience, origins) = (app.config.http.header_timeout, &app.config.http.cors_origins);
     let (mut input, mut answers) = (BytesMut::new(), Answers::default());
     // One timer for the whole connection, looked at when it ends and not set for every request.
     let mut timer = std::pin::pin!(tokio::time::sleep(patience));
     let mut stopped = std::pin::pin!(stop.cancelled());
     let mut since = Stopwatch::start();
     loop {
-        match read(&input) {
+        let turn = match read(&input) {
+            // Its answer says whose pages may read it, which is written elsewhere.
+            Turn::Claim(call) if call.origin.is_some() && origins.are_named() => Turn::Other,
+            turn => turn,
+        };
+        match turn {
             Turn::Claim(call) if answers.bytes.len() < ANSWER_BYTES && !answers.closing => {
                 answers.add(app, &call, stop).await;
                 let bytes = call.bytes;
@@ -95,7 +102,8 @@ pub(super) async fn serve(
         }
         if !answers.bytes.is_empty() {
             let sent = stream.write_all(&answers.bytes);
-            if !matches!(tokio::time::timeout(patience, sent).await, Ok(Ok(()))) {
+            let sent = tokio::time::timeout(app.config.http.write_timeout, sent);
+            if !matches!(sent.await, Ok(Ok(()))) {
                 return None;
             }
             answers.bytes.clear();
@@ -142,8 +150,15 @@ fn read(input: &[u8]) -> Turn<'_> {
     if request.version != Some(1) {
         return Turn::Other;
     }
-    let mut call =
-        Call { sale, authorization: None, key: None, language: None, body: &[], bytes: 0 };
+    let mut call = Call {
+        sale,
+        authorization: None,
+        key: None,
+        language: None,
+        origin: None,
+        body: &[],
+        bytes: 0,
+    };
     let (mut length, mut media_type) = (None, None);
     for header in request.headers.iter() {
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
@@ -152,6 +167,7 @@ fn read(input: &[u8]) -> Turn<'_> {
             15 if is("idempotency-key") => (header.value, &mut call.key),
             15 if is("accept-language") => (header.value, &mut call.language),
             14 if is("content-length") => (header.value, &mut length),
+            6 if is("origin") => (header.value, &mut call.origin),
             12 if is("content-type") => (header.value, &mut media_type),
             10 if is("connection") && header.value.eq_ignore_ascii_case(b"keep-alive") => continue,
             // Everything that changes how a request is read or a connection is used.

@@ -221,6 +221,10 @@ codes! {
     InvalidIdempotencyKey = "invalid_idempotency_key", 400;
     en "Invalid Idempotency-Key", "An Idempotency-Key has 1 to 128 bytes and no control characters.";
     zh "无效的 Idempotency-Key", "Idempotency-Key 须为 1 至 128 字节，且不含控制字符。";
+    /// A header that may be given once came twice.
+    RepeatedHeader = "repeated_header", 400;
+    en "Header given twice", "A header that may be given once was given twice.";
+    zh "请求头重复", "只能出现一次的请求头出现了两次。";
     /// A field with a wrong value.
     InvalidField = "invalid_field", 422;
     en "Invalid field", "A field has a value it cannot have.";

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse, Redirect};
+use axum::http::HeaderValue;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::middleware::map_response;
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -18,6 +20,9 @@ use super::{errors_page, health};
 use crate::app::App;
 use crate::sales::{self, claims, current};
 use crate::{audit, metrics, orders, payments, reviews};
+
+/// The page of the API is far smaller; its scripts are not touched.
+const MAX_PAGE_BYTES: usize = 64 << 10;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -108,14 +113,7 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 /// Everything the server answers; one that is no api tells only how it is.
 pub fn router(app: Arc<App>) -> Router {
     if !app.config.roles.api {
-        return Router::new()
-            .route("/metrics", get(metrics::show))
-            .route("/healthz", get(health::healthz))
-            .route("/readyz", get(health::readyz))
-            .fallback(async || {
-                let detail = "this process is a worker; ask one with the role api";
-                Problem::new(Code::NoSuchRoute).detail(detail)
-            })
+        return health_routes("this process is a worker; ask one with the role api")
             .with_state(app);
     }
     let (router, description) = described();
@@ -127,7 +125,39 @@ pub fn router(app: Arc<App>) -> Router {
         .fallback(async || Problem::new(Code::NoSuchRoute))
         .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed))
         .with_state(app)
-        .merge(docs)
+        .merge(Router::from(docs).layer(map_response(named)))
+}
+
+/// The page of the API under our own name.
+async fn named(page: Response) -> Response {
+    let is_html = |kind: &HeaderValue| kind.as_bytes().starts_with(b"text/html");
+    let is_page = page.headers().get(CONTENT_TYPE).is_some_and(is_html);
+    if !is_page {
+        return page;
+    }
+    let (mut parts, body) = page.into_parts();
+    match axum::body::to_bytes(body, MAX_PAGE_BYTES).await {
+        Ok(bytes) => {
+            let html = String::from_utf8_lossy(&bytes);
+            let html = html.replace("<title>Swagger UI</title>", "<title>qiang API</title>");
+            parts.headers.remove(CONTENT_LENGTH);
+            Response::from_parts(parts, html.into())
+        }
+        Err(_) => Problem::new(Code::Internal).into_response(),
+    }
+}
+
+/// What is answered where only health checks are.
+pub(super) fn health_router(app: Arc<App>) -> Router {
+    health_routes("only health checks and metrics are answered here").with_state(app)
+}
+
+fn health_routes(nothing_else: &'static str) -> Router<Arc<App>> {
+    Router::new()
+        .route("/metrics", get(metrics::show))
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
+        .fallback(async move || Problem::new(Code::NoSuchRoute).detail(nothing_else))
 }
 
 async fn errors() -> impl IntoResponse {

@@ -1,12 +1,14 @@
 //! Connections: given time limits, and let finish at the end.
 
+use std::convert::Infallible;
 use std::io::Cursor;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::header::ALLOW;
+use axum::http::header::{ALLOW, CONNECTION, EXPECT};
+use axum::http::{HeaderValue, Version};
 use axum::response::Response;
 use bytes::Bytes;
 use hyper::body::Incoming;
@@ -18,16 +20,49 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tower_service::Service as _;
 
+use super::impatient::Impatient;
 use super::problem::{Lang, Problem};
+use super::router::health_router;
+use super::unread::{Lent, Rest};
 use super::{lane, router};
 use crate::app::App;
 use crate::listener;
 
+/// Connections of health checks; one that stays open without asking anything is closed soon.
+const HEALTH_CONNECTIONS: usize = 64;
+
+/// Who is let in at a door.
+#[derive(Debug, Clone, Copy)]
+struct Door {
+    connections: usize,
+    /// Whether claims come here.
+    claims: bool,
+}
+
 /// Serves until told to stop; then takes nothing new, and returns when everything accepted is
 /// answered or the grace is over.
 pub async fn serve(listener: TcpListener, app: Arc<App>, stop: CancellationToken) {
-    let http = &app.config.http;
     let router = router(Arc::clone(&app));
+    let connections = app.config.http.max_connections;
+    let door = Door { connections, claims: app.config.roles.api };
+    serve_routes(listener, app, router, door, stop).await;
+}
+
+/// The same, for nothing but health checks and metrics.
+pub async fn serve_health(listener: TcpListener, app: Arc<App>, stop: CancellationToken) {
+    let router = health_router(Arc::clone(&app));
+    let door = Door { connections: HEALTH_CONNECTIONS, claims: false };
+    serve_routes(listener, app, router, door, stop).await;
+}
+
+async fn serve_routes(
+    listener: TcpListener,
+    app: Arc<App>,
+    router: Router,
+    door: Door,
+    stop: CancellationToken,
+) {
+    let http = &app.config.http;
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .http1()
@@ -43,7 +78,7 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, stop: CancellationToken
         let watcher = connections.watcher();
         let (app, stop) = (Arc::clone(&app), stop.child_token());
         async move {
-            let (stream, begun) = if app.config.roles.api {
+            let (stream, begun) = if door.claims {
                 let Some(handed_on) = lane::serve(stream, &app, &stop).await else { return };
                 handed_on
             } else {
@@ -51,8 +86,9 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, stop: CancellationToken
             };
             let asked = Arc::<AtomicBool>::default();
             let (from, to) = stream.into_split();
+            let to = Impatient::new(to, app.config.http.write_timeout);
             let stream = tokio::io::join(Cursor::new(begun).chain(from), to);
-            let connection = connection(&builder, stream, router, Arc::clone(&asked));
+            let connection = connection(&builder, stream, router, &app, Arc::clone(&asked));
             let connection = watcher.watch(connection);
             let first_request = app.config.http.header_timeout;
             let mut connection = std::pin::pin!(connection);
@@ -65,7 +101,7 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, stop: CancellationToken
             }
         }
     };
-    listener::accept(listener, http.max_connections, &stop, serve).await;
+    listener::accept(listener, door.connections, &stop, serve).await;
     if tokio::time::timeout(http.shutdown_grace, connections.shutdown()).await.is_err() {
         tracing::warn!("some connections were still open when the grace was over");
     }
@@ -75,18 +111,35 @@ fn connection(
     builder: &Builder<TokioExecutor>,
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     router: Router,
+    app: &App,
     asked: Arc<AtomicBool>,
 ) -> impl hyper_util::server::graceful::GracefulConnection<
     Error = Box<dyn std::error::Error + Send + Sync>,
 > + Send
 + 'static {
+    let origins = app.config.http.cors_origins.clone();
     let service = hyper::service::service_fn(move |request: hyper::Request<Incoming>| {
         asked.store(true, Ordering::Relaxed);
         let lang = Lang::of(request.headers());
-        let mut router = router.clone();
+        let (mut router, rest) = (router.clone(), Rest::default());
+        let is_http2 = request.version() == Version::HTTP_2;
+        // Whoever waits to be told to go on has sent nothing that could be discarded.
+        let waits = request.headers().contains_key(EXPECT);
+        let origin = origins.ask(request.headers());
         async move {
-            let answered = router.call(request.map(Body::new)).await;
-            answered.map(|response| localize(response, lang))
+            if let Some(mut may) = origin.preflight(&request) {
+                origin.say(may.headers_mut());
+                return Ok(may);
+            }
+            let request = request.map(|body| Body::new(Lent::new(body, &rest)));
+            let mut response = localize(router.call(request).await?, lang);
+            origin.say(response.headers_mut());
+            if is_http2 {
+                rest.discard_beside();
+            } else if waits && rest.is_some() || !rest.has_arrived().await {
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(response)
         }
     });
     builder.serve_connection(TokioIo::new(stream), service).into_owned()

@@ -1,6 +1,6 @@
 //! Answers as they go over the wire, in the version of the protocol the client asked for.
 
-use qiang_core::{Claim, ClaimId, Outcome, Refusal, Settlement};
+use qiang_core::{Claim, ClaimId, Outcome, Refusal, Settlement, State};
 use serde_json::Value;
 
 use crate::http::problem::Code;
@@ -103,6 +103,17 @@ impl Answers {
                     self.json(value);
                 }
             }
+        }
+    }
+
+    /// The answer to somebody who wants units: as [`Answers::claim`], but that a request which was
+    /// granted once does not have what was released since.
+    pub(super) fn wish(&mut self, outcome: &Outcome<Claim>) {
+        match outcome {
+            Outcome::Replayed(claim) if claim.state == State::Released => {
+                self.refused(Code::Released);
+            }
+            _ => self.claim(outcome),
         }
     }
 

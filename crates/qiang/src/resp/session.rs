@@ -21,6 +21,7 @@ use crate::app::App;
 use crate::http::problem::{Code, Problem};
 use crate::payments;
 use crate::sales::SaleView;
+use crate::sales::claims::{self, ClaimView};
 use crate::token;
 
 /// Commands decided as one batch; bounds how long one client keeps others from deciding.
@@ -190,6 +191,7 @@ impl Session {
                 });
             }
             match reply {
+                Ok(Reply::Claim(outcome)) if is_claim => self.answers.wish(outcome),
                 Ok(Reply::Claim(outcome)) => self.answers.claim(outcome),
                 Ok(Reply::Settlement(outcome)) => self.answers.settlement(outcome),
                 Ok(other) => unreachable!("asked about a claim, answered {other:?}"),
@@ -284,7 +286,12 @@ impl Session {
                 Wrong::syntax(format!("quantity must be a whole number from 1 to {}", u32::MAX))
             })?,
         };
-        let request = words.optional(4).map(|word| id("request-id", Some(word), RequestId::new));
+        // One that is empty would silently be none, and a retry a second claim. It can be left
+        // empty only to give an identity behind it.
+        let request = match words.get(4) {
+            Some([]) if words.optional(5).is_some() => None,
+            word => word.map(|word| id("request-id", Some(word), RequestId::new)),
+        };
         let identity = match (&self.access, words.optional(5)) {
             // Who a buyer really is, the shop has said in their token.
             (Access::Buyer(who), _) => who.identity.clone(),
@@ -335,6 +342,7 @@ impl Session {
             Verb::Claim | Verb::Order | Verb::Release => unreachable!("these are decided"),
             Verb::Pay => return self.pay(words).await,
             Verb::Pool => return self.pool(words).await,
+            Verb::Show => return self.show(words).await,
             Verb::Hello => return self.hello(words),
             Verb::Auth => {
                 let said = words.get(words.frame.len() - 1).unwrap_or_default();
@@ -395,6 +403,24 @@ impl Session {
             Some(pool) => {
                 let view = serde_json::to_value(SaleView::of(&pool, self.app.now()));
                 self.answers.json(&view.expect("a sale is JSON"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A claim as it is; whoever may not see it hears that there is none.
+    async fn show(&mut self, words: Words<'_>) -> Result<(), Wrong> {
+        let claim = match parsed(words.get(1)) {
+            Some(id) => {
+                claims::find(&self.app, id).await.map_err(|problem| Wrong::from(&problem))?
+            }
+            None => None,
+        };
+        match claim.filter(|claim| self.access.may_act_for(&claim.user)) {
+            None => self.answers.null(),
+            Some(claim) => {
+                let view = serde_json::to_value(ClaimView::from(&claim));
+                self.answers.json(&view.expect("a claim is JSON"));
             }
         }
         Ok(())

@@ -13,6 +13,8 @@ pub enum Verb {
     Release,
     /// Look at a sale.
     Pool,
+    /// Look at a claim.
+    Show,
     /// Greet, choose a version, sign in.
     Hello,
     /// Sign in.
@@ -102,13 +104,13 @@ pub const AUTH_USAGE: &str =
 const ANY: usize = usize::MAX;
 
 /// All of them; the one a crowd says first.
-pub static ALL: [Spec; 16] = [
+pub static ALL: [Spec; 17] = [
     spec(
         Verb::Claim,
         Who::Known,
         (3, 6),
         ("CLAIM", "CLAIM sale user [quantity] [request-id] [identity]"),
-        "Takes units of a sale for a user: [1, number, claim] granted, [2, number, claim] had it already, [0, code] refused",
+        "Takes units of a sale for a user: [1, number, claim] granted, [2, number, claim] has it already, [0, code] refused",
     ),
     spec(
         Verb::Order,
@@ -137,6 +139,13 @@ pub static ALL: [Spec; 16] = [
         (2, 2),
         ("POOL", "POOL sale"),
         "A sale and where it stands, field by field; nil if there is none, or it was cleared away",
+    ),
+    spec(
+        Verb::Show,
+        Who::Known,
+        (2, 2),
+        ("SHOW", "SHOW claim"),
+        "A claim and where it stands, field by field; nil if there is none, or it is somebody else's",
     ),
     spec(
         Verb::Hello,

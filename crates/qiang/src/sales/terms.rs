@@ -32,7 +32,8 @@ pub struct NewSale {
     limit_per_user: Option<i64>,
     /// Who counts as one buyer. Default `user`.
     limit_by: Option<LimitByWord>,
-    /// Price of a unit in cents, 0 to 1000000000.
+    /// Price of a unit in cents, 0 to 1000000000. An order that costs nothing is paid as it is
+    /// placed.
     #[schema(example = 9900)]
     price_cents: i64,
     /// How the price rises as units go.

@@ -32,6 +32,10 @@ pub(super) enum Line {
         sale_id: String,
         lost_through: u32,
     },
+    /// The sale that is the current one.
+    Current {
+        current_sale: String,
+    },
     End {
         sales: u64,
         claims: u64,
@@ -116,10 +120,14 @@ pub(super) struct RefundLine {
     reason: String,
     #[serde(with = "json_time")]
     at: Timestamp,
+    /// When it was sent; the first format does not say.
+    #[serde(default, with = "json_time::option", skip_serializing_if = "Option::is_none")]
+    settled_at: Option<Timestamp>,
 }
 
 impl Line {
-    pub(super) fn of(event: &Event) -> Self {
+    /// The line of an event; `settled_at` is of a refund that was sent.
+    pub(super) fn of(event: &Event, settled_at: Option<Timestamp>) -> Self {
         match event {
             Event::Pool(state) => Self::Sale { sale: SaleLine::of(state) },
             Event::Claim(claim) => Self::Claim { claim: ClaimLine::of(claim) },
@@ -130,8 +138,17 @@ impl Line {
                     amount_cents: refund.amount.get(),
                     reason: refund.reason.as_str().into(),
                     at: refund.at,
+                    settled_at,
                 },
             },
+        }
+    }
+
+    /// When the refund of this line was sent.
+    pub(super) fn settled_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Refund { refund } => refund.settled_at,
+            _ => None,
         }
     }
 
@@ -147,7 +164,7 @@ impl Line {
                 reason: word(&refund.reason, RefundReason::from_word)?,
                 at: refund.at,
             })),
-            Self::Head { .. } | Self::Lost { .. } | Self::End { .. } => {
+            Self::Head { .. } | Self::Lost { .. } | Self::Current { .. } | Self::End { .. } => {
                 Err("it stands for no event".into())
             }
         }

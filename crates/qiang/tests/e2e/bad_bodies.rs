@@ -197,3 +197,22 @@ async fn what_needs_no_body_takes_none_that_makes_no_sense() {
     }
     assert_eq!(shop.view(&sale).await, before);
 }
+
+#[tokio::test]
+async fn what_is_wrong_is_said_without_the_words_of_rust() {
+    let shop = Shop::open().await;
+    let sale = shop.sale(5, json!({})).await;
+    let mut ann = shop.buyer("ann").await;
+    let path = format!("/api/v1/sales/{sale}/claims");
+    for (body, wanted) in [
+        ("null", "expected a JSON object"),
+        ("7", "expected a JSON object"),
+        ("{\"quantity\":\"one\"}", "expected a whole number"),
+        ("{\"quantity\":1.5}", "expected a whole number"),
+    ] {
+        let answer = ann.ask(Method::POST, &path, &[JSON], body.to_owned()).await;
+        let problem = answer.problem(422, "invalid_field");
+        let detail = problem["detail"].as_str().expect("text");
+        assert!(detail.contains(wanted), "{body}: {detail}");
+    }
+}

@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 use crate::person::Person;
 use crate::shop::{MINUTE, SECOND, START_TEXT, Shop};
 
+/// A minute after the start.
+const LATER: &str = "2027-01-15T08:01:00.000Z";
+
 async fn refused(person: &mut Person, sale: &str, quantity: u32, status: u16, code: &str) -> Value {
     let (path, body) = (format!("/sales/{sale}/claims"), json!({ "quantity": quantity }));
     person.refused(Method::POST, &path, body, status, code).await
@@ -101,7 +104,9 @@ async fn refusals_come_in_their_order() {
     shop.advance(MINUTE).await;
     refused(&mut nobody, &sale, 9, 403, "not_eligible").await;
     ann.granted(&sale).await;
-    refused(&mut ann_too, &sale, 9, 409, "already_claimed").await;
+    // Another account has it, whose claim this one could not open.
+    let problem = refused(&mut ann_too, &sale, 9, 409, "over_limit").await;
+    assert_eq!((&problem["had"], &problem["claim_id"]), (&json!(1), &Value::Null));
     refused(&mut ben, &sale, 9, 409, "over_limit").await;
     refused(&mut ben, &sale, 1, 410, "sold_out").await;
     shop.advance(MINUTE).await;
@@ -204,8 +209,7 @@ async fn where_reclaiming_is_off_the_quota_stays_used() {
     let id = ann.granted(&sale).await;
     ann.delete(&format!("/claims/{id}")).await.ok(200);
     assert_eq!(shop.tally(&sale).await, [2, 0, 0, 0]);
-    let problem = refused(&mut ann, &sale, 1, 409, "already_claimed").await;
-    assert_eq!(problem["claim_id"], id);
+    refused(&mut ann, &sale, 1, 409, "released").await;
     shop.buyer("ben").await.granted(&sale).await;
     shop.audit().await;
 }
@@ -223,6 +227,48 @@ async fn an_instant_claim_is_paid_at_once() {
     shop.advance(1_000 * MINUTE).await;
     assert_eq!(ann.state(id).await, "paid");
     shop.audit().await;
+}
+
+#[tokio::test]
+async fn an_order_that_costs_nothing_is_paid_as_it_is_placed() {
+    let shop = Shop::with(&[("QIANG_PAYMENTS__SANDBOX", "false")]).await;
+    let order = shop.sale(2, json!({ "flow": "order", "price_cents": 0 })).await;
+    let hold = shop.sale(2, json!({ "flow": "hold", "price_cents": 0 })).await;
+    let mut ann = shop.buyer("ann").await;
+    let claim = ann.claim(&order, 1).await.ok(201);
+    assert_eq!((&claim["state"], &claim["pay_by"]), (&json!("paid"), &Value::Null));
+    let held = ann.granted(&hold).await;
+    assert_eq!(ann.state(&held).await, "held");
+    shop.advance(MINUTE).await;
+    let ordered = ann.post(&format!("/claims/{held}/order"), Value::Null).await.ok(201);
+    assert_eq!((&ordered["state"], &ordered["pay_by"]), (&json!("paid"), &Value::Null));
+    shop.advance(1_000 * MINUTE).await;
+    for (id, at) in [(claim["claim_id"].as_str().expect("an id"), START_TEXT), (&held, LATER)] {
+        let order = ann.get(&format!("/orders/{id}")).await.ok(200);
+        assert_eq!(
+            (&order["status"], &order["created_at"], &order["paid_at"]),
+            (&json!("PAID"), &json!(at), &json!(at))
+        );
+    }
+    assert_eq!(shop.tally(&order).await, [1, 0, 0, 1]);
+    assert_eq!(shop.tally(&hold).await, [1, 0, 0, 1]);
+    shop.drain().await;
+    let report = shop.audit().await;
+    assert_eq!((&report["payments"], &report["refunds"]), (&json!(0), &json!(0)));
+    let shop = shop.restart(|_| ()).await;
+    assert_eq!(shop.tally(&hold).await, [1, 0, 0, 1]);
+}
+
+#[tokio::test]
+async fn paying_nothing_for_a_free_order_owes_nothing_back() {
+    let shop = Shop::open().await;
+    let sale = shop.sale(2, json!({ "price_cents": 0 })).await;
+    let mut ann = shop.buyer("ann").await;
+    let id = ann.granted(&sale).await;
+    let path = format!("/orders/{id}/pay");
+    ann.post(&path, Value::Null).await.problem(409, "already_paid");
+    ann.post(&path, json!({ "payment_id": "p" })).await.problem(409, "already_paid");
+    assert_eq!(shop.audit().await["refunds"], 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

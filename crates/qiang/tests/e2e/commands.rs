@@ -33,7 +33,7 @@ async fn a_crowds_tokens_are_good_at_the_server() {
     let ended = run(folder.path(), &["audit"]);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     let asking = format!("asking the server at http://{}", process.address);
-    for word in [&*asking, "1 sales, 15 claims, 15 orders", "all books agree"] {
+    for word in [&*asking, "1 sale, 15 claims, 15 orders", "all books agree"] {
         assert!(ended.stderr.contains(word), "{word}: {}", ended.stderr);
     }
     let url = format!("http://{}", process.address);
@@ -71,7 +71,7 @@ async fn the_audit_of_a_folder_at_rest_tells_by_its_exit_code() {
     let ended = run(folder.path(), &["audit"]);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     assert!(ended.stderr.contains("no server runs"), "{}", ended.stderr);
-    assert!(ended.stderr.contains("1 claims, 1 orders"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("1 claim, 1 order"), "{}", ended.stderr);
 
     let db = Connection::open(folder.path().join("qiang-data/qiang.db")).expect("the records");
     db.execute("UPDATE claims SET quantity = 3", []).expect("ours");
@@ -143,4 +143,35 @@ fn the_configuration_that_is_shown_is_the_one_a_server_starts_with() {
     let mut server = command(folder.path(), &["--config", "shown.toml"]);
     Process::start(&mut server).expect("it starts");
     assert!(folder.path().join("here/journal.db").exists());
+}
+
+#[test]
+fn a_terminal_that_is_closed_stops_the_server_cleanly() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let process = Process::start(&mut command(folder.path(), &[])).expect("it starts");
+    let (status, said) = process.end("-HUP");
+    assert!(status.success() && said.contains("stopped"), "{status}: {said}");
+}
+
+#[test]
+fn tokens_of_a_folder_without_keys_say_that_they_made_some() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let args = ["tokens", "--user", "ann", "--data", "mistyped"];
+    let ended = run(folder.path(), &args);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.contains("no keys in mistyped: new ones were made"), "{}", ended.stderr);
+    assert_eq!(run(folder.path(), &args).stderr, "", "the second time they are there");
+}
+
+#[test]
+fn the_demo_offers_no_flags_that_it_refuses() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let help = run(folder.path(), &["demo", "--help"]).stdout;
+    assert!(help.contains("--stock") && !help.contains("--data"), "{help}");
+    assert!(!help.contains("--config"), "{help}");
+    for args in [["demo", "--data", "x"], ["--data", "x", "demo"], ["demo", "--config", "x"]] {
+        let ended = run(folder.path(), &args);
+        assert_eq!(ended.code, Some(2), "{args:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains("a folder of its own"), "{}", ended.stderr);
+    }
 }

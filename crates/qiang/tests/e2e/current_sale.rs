@@ -84,7 +84,7 @@ async fn a_current_sale_that_was_cleared_says_so() {
     let body = json!({ "sale_id": sale });
     admin.refused(Method::PUT, "/current-sale", body, 410, "sale_cleared").await;
     let path = "/current-sale/claims";
-    shop.buyer("ann").await.refused(Method::POST, path, Value::Null, 410, "closed").await;
+    shop.buyer("ann").await.refused(Method::POST, path, Value::Null, 410, "sale_cleared").await;
 }
 
 #[tokio::test]

@@ -3,7 +3,11 @@
 use std::path::Path;
 use std::process::Command;
 
+use axum::http::Method;
+use qiang::secrets::Secrets;
+use qiang::signature;
 use qiang_engine::redis::hash_tag;
+use qiang_engine::{Clock as _, SystemClock};
 use qiang_testkit::servers::{Redis, or_skip, redis, shared};
 use serde_json::{Value, json};
 
@@ -46,6 +50,21 @@ impl Place<'_> {
     async fn person(&self, process: &Process, user: &str, role: &str) -> Person {
         let token = self.does(&["tokens", "--user", user, "--role", role]);
         Person::arrive(process.address, Some(token.trim().to_owned())).await
+    }
+
+    /// Tells, as the payment provider does, that the usual price of an order has arrived.
+    async fn pays(&self, process: &Process, payment: &str, order: &str) -> Value {
+        let body =
+            json!({ "payment_id": payment, "order_id": order, "amount_cents": 9_900 }).to_string();
+        let secrets = Secrets::load_or_create(&self.folder.join(self.data)).expect("made by serve");
+        let key = signature::Key::new(&secrets.callback_key);
+        let (timestamp, signature) = key.sign(body.as_bytes(), SystemClock.now());
+        let headers = [
+            (signature::TIMESTAMP_HEADER, &*timestamp),
+            (signature::SIGNATURE_HEADER, &*signature),
+        ];
+        let mut provider = Person::arrive(process.address, None).await;
+        provider.ask(Method::POST, "/api/v1/payments/callback", &headers, body).await.ok(200)
     }
 }
 
@@ -179,6 +198,127 @@ fn sales_are_not_put_beside_what_a_crash_left_half_done() {
     assert!(torn.code == Some(1) && torn.stderr.contains("audit --repair"), "{}", torn.stderr);
     there.does(&["audit", "--repair"]);
     there.does(&["import", "none.jsonl"]);
+}
+
+/// What a person did to the file, where it is told, and by which words.
+const TAMPERED: [(&str, &str, &str, &str); 13] = [
+    ("the sale was made smaller", "\"stock\":3", "\"stock\":2", "line 2"),
+    ("so was its total", "\"total\":3", "\"total\":2", "line 2"),
+    ("a change is missing", "\"version\":2,\"change\"", "\"version\":3,\"change\"", "line 3"),
+    ("a number twice", "\"id\":\"91-2\"", "\"id\":\"91-1\"", "line 5"),
+    ("a number left out", "\"id\":\"91-3\"", "\"id\":\"91-4\"", "line 6"),
+    ("more units than there are", "\"quantity\":1", "\"quantity\":9", "line 4"),
+    ("no units", "\"quantity\":1", "\"quantity\":0", "line 4"),
+    ("a price below nothing", "\"unit_price_cents\":9", "\"unit_price_cents\":-9", "line 4"),
+    ("a state the flow does not know", "\"state\":\"ordered\"", "\"state\":\"held\"", "line 5"),
+    ("paid by nothing", "\"payment\":\"p1\"", "\"payment\":null", "line 4"),
+    ("released for no reason", "\"reason\":\"gave_up\"", "\"reason\":null", "line 6"),
+    ("a limit passed", "\"user\":\"ben\"", "\"user\":\"ann\"", "line 5"),
+    (
+        "a refund of an order that is not there",
+        "\"order\":\"91-1\"",
+        "\"order\":\"91-7\"",
+        "line 7",
+    ),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_against_the_rules_is_refused_before_anything_is_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let here = Place { folder: folder.path(), data: "one", engine: None };
+    let process = here.serve();
+    let mut boss = here.person(&process, "boss", "admin").await;
+    let flow = json!({ "id": "91", "flow": "order" });
+    boss.post("/sales", changed(&terms_of(3), &flow)).await.ok(201);
+    boss.post_as("more", "/sales/91/restock", json!({ "units": 1 })).await.ok(200);
+    let mut claims = Vec::new();
+    for user in ["ann", "ben", "cyd"] {
+        let mut person = here.person(&process, user, "buyer").await;
+        claims.push((person.granted("91").await, person));
+    }
+    let (cyds, mut cyd) = claims.pop().expect("three");
+    cyd.delete(&format!("/claims/{cyds}")).await.ok(200);
+    for payment in ["p1", "p2"] {
+        here.pays(&process, payment, &claims[0].0).await;
+    }
+    assert!(process.terminate().0.success());
+    here.does(&["export", "good.jsonl"]);
+    let good = std::fs::read_to_string(folder.path().join("good.jsonl")).expect("readable");
+    let there = Place { folder: folder.path(), data: "two", engine: None };
+    for (what, was, is, line) in TAMPERED {
+        assert!(good.contains(was), "{what}: {was} is not in {good}");
+        std::fs::write(folder.path().join("bad.jsonl"), good.replacen(was, is, 1))
+            .expect("writable");
+        let ended = there.run(&["import", "bad.jsonl"]);
+        assert_eq!(ended.code, Some(1), "{what}: {}{}", ended.stdout, ended.stderr);
+        let told = format!("{line} of the file, sale 91: ");
+        assert!(ended.stderr.contains(&told), "{what}: {}", ended.stderr);
+        assert!(!folder.path().join("two").join("journal.db").exists(), "{what}");
+    }
+    there.does(&["import", "good.jsonl"]);
+    there.does(&["audit"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_sent_back_and_the_current_sale_move_along() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let here = Place { folder: folder.path(), data: "one", engine: None };
+    let there = Place { folder: folder.path(), data: "two", engine: None };
+    let process = here.serve();
+    let mut boss = here.person(&process, "boss", "admin").await;
+    boss.post("/sales", changed(&terms_of(2), &json!({ "id": "95" }))).await.ok(201);
+    boss.put("/current-sale", json!({ "sale_id": "95" })).await.ok(200);
+    let order = here.person(&process, "ann", "buyer").await.granted("95").await;
+    for payment in ["p1", "p2", "p3"] {
+        here.pays(&process, payment, &order).await;
+    }
+    boss.post("/admin/refunds/95/p2/settle", Value::Null).await.ok(200);
+    let settled = boss.get("/admin/refunds?status=settled").await.ok(200);
+    let due = boss.get("/admin/refunds").await.ok(200);
+    assert_eq!(due["refunds"][0]["payment_id"], "p3");
+    assert!(process.terminate().0.success());
+    here.does(&["export", "sales.jsonl"]);
+
+    there.does(&["import", "sales.jsonl"]);
+    let process = there.serve();
+    let mut boss = there.person(&process, "boss", "admin").await;
+    assert_eq!(boss.get("/admin/refunds").await.ok(200), due);
+    assert_eq!(boss.get("/admin/refunds?status=settled").await.ok(200), settled);
+    assert_eq!(boss.get("/current-sale").await.ok(200)["id"], "95");
+    assert!(process.terminate().0.success());
+    there.does(&["audit"]);
+}
+
+#[test]
+fn a_file_of_the_first_format_is_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = Place { folder: folder.path(), data: "one", engine: None };
+    let terms = json!({
+        "title": "Phone", "sku": "phone-15", "stock": 1, "limit_per_user": 1, "limit_by": "user",
+        "price_cents": 9_900, "price_steps": [], "opens_at": "2027-01-15T08:00:00.000Z",
+        "closes_at": null, "flow": "order", "hold_ms": null, "pay_ms": 60_000,
+        "reclaim": "allowed", "buckets": 1,
+    });
+    let sale = json!({ "sale": {
+        "id": "9", "version": 1, "change": "opened", "total": 1, "closed_at": null,
+        "at": "2027-01-15T08:00:00.000Z", "terms": terms,
+    } });
+    let claim = json!({ "claim": {
+        "id": "9-1", "user": "ann", "identity": null, "request": null, "quantity": 1,
+        "unit_price_cents": 9_900, "portion": null, "state": "paid", "version": 2,
+        "created_at": "2027-01-15T08:01:00.000Z", "changed_at": "2027-01-15T08:01:30.000Z",
+        "hold_until": null, "pay_by": "2027-01-15T08:02:00.000Z", "payment": "p1",
+        "replaces": null, "reason": null,
+    } });
+    let refund = json!({ "refund": {
+        "order": "9-1", "payment": "p2", "amount_cents": 9_900, "reason": "already_paid",
+        "at": "2027-01-15T08:01:40.000Z",
+    } });
+    let end = json!({ "sales": 1, "claims": 1, "refunds": 1 });
+    let text = format!("{}\n{sale}\n{claim}\n{refund}\n{end}\n", json!({ "qiang_export": 1 }));
+    std::fs::write(folder.path().join("old.jsonl"), text).expect("writable");
+    place.does(&["import", "old.jsonl"]);
+    place.does(&["audit"]);
 }
 
 #[test]

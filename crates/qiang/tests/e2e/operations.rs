@@ -30,6 +30,13 @@ async fn metrics_count_what_happened() {
     ann.claim(&sale, 1).await.problem(409, "already_claimed");
     ben.claim(&sale, 1).await.problem(410, "sold_out");
     ben.claim(&sale, 1).await.problem(410, "sold_out");
+    let path = format!("/sales/{sale}/claims");
+    ann.post_as("k", &path, json!({ "quantity": 1 })).await.problem(409, "already_claimed");
+    let other = shop.sale(2, json!({ "limit_per_user": 2 })).await;
+    let path = format!("/sales/{other}/claims");
+    ann.post_as("k", &path, json!({ "quantity": 1 })).await.ok(201);
+    let reused = ann.post_as("k", &path, json!({ "quantity": 2 })).await;
+    reused.problem(422, "idempotency_key_reused");
     ann.post(&format!("/orders/{id}/pay"), Value::Null).await.ok(200);
     shop.drain().await;
     shop.audit().await;
@@ -37,11 +44,13 @@ async fn metrics_count_what_happened() {
     assert_eq!(page.status, 200);
     assert_eq!(page.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
     for line in [
-        "qiang_claims_total{outcome=\"granted\"} 1",
-        "qiang_claims_total{outcome=\"already_claimed\"} 1",
+        "qiang_claims_total{outcome=\"granted\"} 2",
+        "qiang_claims_total{outcome=\"already_claimed\"} 2",
+        "qiang_claims_total{outcome=\"idempotency_key_reused\"} 1",
+        "qiang_claims_total{outcome=\"failed\"} 0",
         "qiang_claims_total{outcome=\"sold_out\"} 2",
         "qiang_payments_total{outcome=\"paid\"} 1",
-        "qiang_claim_seconds_count 4",
+        "qiang_claim_seconds_count 7",
         "qiang_engine_up 1",
         "qiang_orders_pending_review 0",
         "qiang_audits_total 1",
@@ -51,8 +60,8 @@ async fn metrics_count_what_happened() {
     }
     // An engine may have several logs.
     for (name, sum) in [
-        ("qiang_log_position", 3),
-        ("qiang_projection_position", 3),
+        ("qiang_log_position", 5),
+        ("qiang_projection_position", 5),
         ("qiang_projection_lag_events", 0),
     ] {
         let values = page.text.lines().filter_map(|line| line.strip_prefix(name)?.split_once("} "));
@@ -174,6 +183,7 @@ async fn the_documentation_needs_nothing_from_elsewhere() {
     let page = stranger.ask(Method::GET, "/docs/", &[], "").await;
     assert_eq!(page.status, 200);
     assert!(page.header("content-type").starts_with("text/html"));
+    assert!(page.text.contains("<title>qiang API</title>"), "{}", page.text);
     let assets = page
         .text
         .split(['"', '\''])

@@ -98,9 +98,14 @@ impl Process {
     }
 
     /// SIGTERM, and what it said until it ended.
-    pub(crate) fn terminate(mut self) -> (ExitStatus, String) {
+    pub(crate) fn terminate(self) -> (ExitStatus, String) {
+        self.end("-TERM")
+    }
+
+    /// A signal, and what it said until it ended.
+    pub(crate) fn end(mut self, signal: &str) -> (ExitStatus, String) {
         let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
+        let sent = Command::new("kill").args([signal, &pid]).status().expect("kill runs");
         assert!(sent.success());
         let status = self.child.wait().expect("it ended");
         (status, self.rest.iter().collect::<Vec<_>>().join("\n"))

@@ -172,7 +172,7 @@ async fn p02_a_sale_is_cleared_when_it_is_over_and_recorded_and_its_id_is_never_
     let listed = admin.get("/sales").await.ok(200);
     assert_eq!(listed["sales"], json!([]));
     let path = "/sales/500/claims";
-    shop.buyer("ben").await.refused(Method::POST, path, json!({}), 410, "closed").await;
+    shop.buyer("ben").await.refused(Method::POST, path, json!({}), 410, "sale_cleared").await;
     let shop = shop.restart(|_| ()).await;
     let (mut admin, mut ann) = (shop.admin().await, shop.buyer("ann").await);
     admin.refused(Method::POST, "/sales", body, 409, "sale_exists").await;

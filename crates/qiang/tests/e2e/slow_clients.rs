@@ -3,7 +3,7 @@
 use axum::http::Method;
 use qiang::token::Role;
 use serde_json::json;
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::raw;
 use crate::shop::Shop;
@@ -64,6 +64,78 @@ async fn nobody_waits_for_the_slow() {
     stream.write_all(b"{\"quantity\":1}").await.expect("sent");
     let answer = raw::read_until(&mut stream, "\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+}
+
+/// Asks for something larger than the buffers between two sockets, and reads nothing of it.
+async fn never_reads(shop: &Shop) -> tokio::net::TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.set_recv_buffer_size(4 << 10).expect("a small buffer");
+    let mut stream = socket.connect(shop.address()).await.expect("somebody listens");
+    let request = b"GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nhost: shop\r\n\r\n";
+    for _ in 0..8 {
+        // The server may have gone by the last.
+        let _sent = stream.write_all(request).await;
+    }
+    stream
+}
+
+#[tokio::test]
+async fn health_checks_have_a_door_of_their_own() {
+    let shop = Shop::with(&[
+        ("QIANG_HTTP__MAX_CONNECTIONS", "2"),
+        ("QIANG_HTTP__HEALTH_LISTEN", "127.0.0.1:0"),
+    ])
+    .await;
+    let _all = [shop.stranger().await, shop.stranger().await];
+    let address = shop.server.health_address.expect("it listens");
+    let mut probe = crate::person::Person::arrive(address, None).await;
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        let asked = probe.ask(Method::GET, path, &[], "");
+        let answered = tokio::time::timeout(raw::PATIENCE, asked).await;
+        assert_eq!(answered.expect("nobody is in the way").status, 200, "{path}");
+    }
+    let other = probe.ask(Method::GET, "/api/v1/sales", &[], "").await;
+    other.problem(404, "no_such_route");
+    let claim = probe.ask(Method::POST, "/api/v1/sales/1/claims", &[], "").await;
+    claim.problem(404, "no_such_route");
+}
+
+#[tokio::test]
+async fn who_never_reads_the_answer_gives_the_place_free() {
+    let shop = Shop::with(&[
+        ("QIANG_HTTP__MAX_CONNECTIONS", "2"),
+        ("QIANG_HTTP__WRITE_TIMEOUT_MS", "200"),
+    ])
+    .await;
+    let _deaf = [never_reads(&shop).await, never_reads(&shop).await];
+    let third = async {
+        let mut third = shop.stranger().await;
+        third.ask(Method::GET, "/healthz", &[], "").await.status
+    };
+    let status = tokio::time::timeout(raw::PATIENCE, third).await;
+    assert_eq!(status.expect("somebody leaves"), 200);
+}
+
+#[tokio::test]
+async fn who_reads_slowly_gets_it_all() {
+    let shop = Shop::with(&[("QIANG_HTTP__WRITE_TIMEOUT_MS", "1000")]).await;
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.set_recv_buffer_size(64 << 10).expect("a buffer");
+    let mut stream = socket.connect(shop.address()).await.expect("somebody listens");
+    let request =
+        "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nhost: shop\r\nconnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).await.expect("sent");
+    let mut buffer = vec![0; 16 << 10];
+    let mut pause = tokio::time::interval(std::time::Duration::from_millis(20));
+    let mut all = 0;
+    loop {
+        pause.tick().await;
+        match stream.read(&mut buffer).await.expect("the connection holds") {
+            0 => break,
+            read => all += read,
+        }
+    }
+    assert!(all > 1_000_000, "{all} bytes");
 }
 
 #[tokio::test]

@@ -311,3 +311,77 @@ async fn what_a_server_could_not_open_is_closed_again() {
         .await;
     assert_eq!(shop.tally(&sale).await, [5, 0, 0, 0]);
 }
+
+/// The binary, in a shell that allows it so many open files.
+fn with_open_files(folder: &Path, limits: &str) -> std::process::Command {
+    let mut command = std::process::Command::new("/bin/sh");
+    let binary = env!("CARGO_BIN_EXE_qiang");
+    command.args(["-c", &format!("{limits}; exec \"$0\" \"$@\""), binary]);
+    command.current_dir(folder).env_clear().stdin(std::process::Stdio::null());
+    command
+}
+
+#[tokio::test]
+async fn a_low_soft_limit_on_open_files_is_raised() {
+    const CROWD: usize = 300;
+    let folder = tempfile::tempdir().expect("a folder");
+    let process = Process::start(&mut with_open_files(folder.path(), "ulimit -Sn 128"));
+    let process = process.expect("it starts");
+    let mut crowd = Vec::new();
+    for _ in 0..CROWD {
+        crowd.push(Person::arrive(process.address, None).await);
+    }
+    let last = crowd.last_mut().expect("many");
+    let asked = last.ask(Method::GET, "/healthz", &[], "");
+    let answered = tokio::time::timeout(std::time::Duration::from_secs(20), asked).await;
+    assert_eq!(answered.expect("everybody is accepted").status, 200);
+}
+
+/// Files that run out would keep everybody out, the engine's own included.
+#[tokio::test]
+async fn files_do_not_run_out_however_many_connect() {
+    const CROWD: usize = 400;
+    let folder = tempfile::tempdir().expect("a folder");
+    let health = free_address();
+    let mut command = with_open_files(folder.path(), "ulimit -n 300");
+    let process = Process::start(command.env("QIANG_HTTP__HEALTH_LISTEN", &health));
+    let process = process.expect("it starts");
+    let mut crowd = Vec::new();
+    for _ in 0..CROWD {
+        crowd.push(Person::arrive(process.address, None).await);
+    }
+    // By the time the first of them are answered, as many were let in as there is room for.
+    for person in &mut crowd[..150] {
+        assert_eq!(person.ask(Method::GET, "/healthz", &[], "").await.status, 200);
+    }
+    let mut probe = Person::arrive(health.parse().expect("an address"), None).await;
+    let asked = probe.ask(Method::GET, "/readyz", &[], "");
+    let answered = tokio::time::timeout(std::time::Duration::from_secs(20), asked).await;
+    assert_eq!(answered.expect("there is a place").status, 200);
+    let (_, said) = process.terminate();
+    assert!(!said.contains("could not be accepted"), "{said}");
+}
+
+fn free_address() -> String {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    free.local_addr().expect("an address").to_string()
+}
+
+#[test]
+fn too_few_open_files_for_all_connections_are_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // What is said before it serves is heard from a start that fails.
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let start = |limits| {
+        let mut command = with_open_files(folder.path(), limits);
+        match Process::begin(command.args(["serve", "--listen", &address])) {
+            Ok(_) => panic!("it started"),
+            Err(ended) => ended.stderr,
+        }
+    };
+    let said = start("ulimit -n 512");
+    assert!(said.contains("512 open files are allowed"), "{said}");
+    assert!(said.contains("LimitNOFILE") && said.contains("max_connections"), "{said}");
+    assert!(!start("true").contains("open files"), "there are enough here");
+}

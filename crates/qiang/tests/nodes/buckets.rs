@@ -34,7 +34,7 @@ async fn a_spread_sale_on_a_cluster_sells_out_exactly_and_can_be_cleared() {
     assert_eq!(buckets.len(), 4, "every bucket has sold");
     audit(doors[1]).await;
     let said = shop.audit_ok();
-    assert!(said.contains(&format!("1 sales, {STOCK} claims")), "{said}");
+    assert!(said.contains(&format!("1 sale, {STOCK} claims")), "{said}");
 
     let mut boss = Person::admin(doors[1]);
     boss.post(&format!("/api/v1/sales/{sale}/close"), json!(null)).await.ok(200);

@@ -95,5 +95,5 @@ async fn loses_nothing(redis: &str, database: &Database) {
     check(&[door.address], &sale, STOCK, "ordered", &tales).await;
     audit(door.address).await;
     let said = shop.audit_ok();
-    assert!(said.contains(&format!("1 sales, {STOCK} claims, {STOCK} orders")), "{said}");
+    assert!(said.contains(&format!("1 sale, {STOCK} claims, {STOCK} orders")), "{said}");
 }

@@ -92,7 +92,7 @@ async fn p16_what_only_one_door_saw_is_missed_all_the_same() {
     eventually("everybody can know", async || shop.audit(&[]).code == Some(1)).await;
     let ended = shop.audit(&["--repair"]);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    assert!(ended.stderr.contains("1 partitions of Redis had lost"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("1 partition of Redis had lost"), "{}", ended.stderr);
     // What nobody has kept is gone; whoever asks again is served like anybody else.
     let _worker = shop.start("worker");
     let tales = Crowd::rush(&doors, sales, 0..260, Asking::UntilAnswered).end().await;
@@ -117,7 +117,7 @@ async fn p16_what_one_door_saw_is_missed_although_the_other_went_further() {
     eventually("everybody can know", async || shop.audit(&[]).code == Some(1)).await;
     let ended = shop.audit(&["--repair"]);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    assert!(ended.stderr.contains("1 sales and 100 claims were put back"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("1 sale and 100 claims were put back"), "{}", ended.stderr);
     let _worker = shop.start("worker");
     let more = Crowd::rush(&doors, sales, 150..310, Asking::UntilAnswered).end().await;
     let tales = Tales::from_iter(kept.into_iter().chain(more));
@@ -150,7 +150,7 @@ async fn is_put_back(shop: &Shop, doors: [SocketAddr; 2], sale: &str, mut tales:
     assert!(error.contains("run `qiang audit --repair`"), "{}", ended.stderr);
     let ended = shop.audit(&["--repair"]);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-    assert!(ended.stderr.contains("1 sales and 120 claims were put back"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("1 sale and 120 claims were put back"), "{}", ended.stderr);
     for door in doors {
         eventually("the door is open again", async || {
             // It may not have noticed before; then its first question tells it.

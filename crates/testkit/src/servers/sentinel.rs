@@ -3,6 +3,7 @@
 //! Servers are known by their index, the first master first; the index stays with the server, not
 //! with its role.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
@@ -120,8 +121,14 @@ impl Sentinels {
         wait("the replicas follow", PROMOTION_LIMIT, || {
             let said = self.servers[self.master()?].command(&["INFO", "replication"])?.text();
             let end = said.lines().find_map(|line| line.strip_prefix("master_repl_offset:"));
-            let caught_up = format!("state=online,offset={},", end.context("no offset")?.trim());
-            ensure!(said.matches(&caught_up).count() >= count, "{said}");
+            let caught_up = format!(",state=online,offset={},", end.context("no offset")?.trim());
+            // One that has connected anew may be listed twice for a while.
+            let ports: BTreeSet<&str> = said
+                .lines()
+                .filter_map(|line| line.split_once(&caught_up)?.0.rsplit_once("port="))
+                .map(|(_, port)| port)
+                .collect();
+            ensure!(ports.len() >= count, "{said}");
             Ok(())
         })
     }

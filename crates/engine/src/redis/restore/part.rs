@@ -294,6 +294,8 @@ fn fresh(claim: &Claim, terms: &Terms) -> Claim {
     let at = claim.created_at;
     let (state, hold_until, pay_by) = match terms.flow {
         Flow::Instant => (State::Paid, None, None),
+        // It cost nothing.
+        Flow::Order { .. } if claim.pay_by.is_none() => (State::Paid, None, None),
         Flow::Order { pay_ms } => (State::Ordered, None, Some(at.plus_millis(pay_ms))),
         Flow::Hold { hold_ms, .. } => (State::Held, Some(at.plus_millis(hold_ms)), None),
     };

@@ -24,12 +24,18 @@ function decide.order(c)
         return { REPLAYED, pack(claim) }
     end
     state.held = state.held - claim[C_QUANTITY]
-    state.ordered = state.ordered + claim[C_QUANTITY]
-    claim[C_STATE] = ORDERED
     claim[C_VERSION] = claim[C_VERSION] + 1
     claim[C_CHANGED] = now
-    claim[C_PAY_BY] = now + rules.pay_ms
-    add_due(claim[C_NUMBER], claim[C_NUMBER], claim[C_PAY_BY])
+    if claim[C_PRICE] == 0 then
+        -- Nobody will ever pay for what costs nothing.
+        state.paid = state.paid + claim[C_QUANTITY]
+        claim[C_STATE] = PAID
+    else
+        state.ordered = state.ordered + claim[C_QUANTITY]
+        claim[C_STATE] = ORDERED
+        claim[C_PAY_BY] = now + rules.pay_ms
+        add_due(claim[C_NUMBER], claim[C_NUMBER], claim[C_PAY_BY])
+    end
     put_claim(claim)
     return { DONE, pack(claim) }
 end

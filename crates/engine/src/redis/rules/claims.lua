@@ -24,6 +24,18 @@ local function check_limit(latest, had, quantity)
     end
 end
 
+-- What somebody hears whose only unit is taken by this claim. An account never hears of the claim of
+-- another one, and nobody that they have what was released.
+local function has_one(latest, user)
+    local claim = claim_of(latest)
+    if claim and claim[C_USER] ~= user then
+        return { REFUSED, 'over_limit', 1, 1 }
+    elseif claim and claim[C_STATE] == RELEASED then
+        return { REFUSED, 'released' }
+    end
+    return { REFUSED, 'already_claimed', latest }
+end
+
 -- What every claim is told whatever it asks for, unless it was granted before.
 local function barred()
     if now < rules.opens then
@@ -103,7 +115,7 @@ function decide.claims(c)
     lists = lists + 1
     local own = ARGV[lists + 1]
     if not state or state.cleared == 1 then
-        local refused = { REFUSED, state and 'closed' or 'no_such_pool' }
+        local refused = { REFUSED, state and 'cleared' or 'no_such_pool' }
         for i = 1, count do
             replies[i] = refused
         end
@@ -113,7 +125,6 @@ function decide.claims(c)
     local with_keys, with_quantities = #keys > 0, #quantities > 0
     local found_keys = with_keys and redis.call('HMGET', REQUESTS, unpack(keys))
     local refused, sold_out = barred(), { REFUSED, 'sold_out' }
-    local first, hold_until, pay_by = first_state()
     local portions, steps = rules.portions > 0, #rules.steps > 0
     local buckets, available = rules.buckets, state.available
     local first_number = state.claims * buckets + rules.bucket + 1
@@ -121,7 +132,8 @@ function decide.claims(c)
     local buyers, bought = buyers, bought
     local last_bought, last_requested, last_reply, in_a_row = #bought, #requested, 0, 0
     local price, portion = price_at(available), -1
-    local usual = price
+    local usual, free_units = price, 0
+    local first, hold_until, pay_by, due = PAID, -1, -1, -1
     local picked, last_picked, run_first, alike = {}, 0, n, nil
     local function end_run()
         if last_picked > 0 then
@@ -130,6 +142,7 @@ function decide.claims(c)
         picked, last_picked, run_first, alike = {}, 0, n, nil
     end
     -- Most are granted as all others are; each step spared them counts.
+    local looks_at_latest = rules.limit == 1 and (rules.by_identity == 1 or rules.never == 1)
     local careful = refused or with_keys or with_quantities or portions or steps
     local from, shared = neighbours(n)
     for i = 1, count do
@@ -154,6 +167,11 @@ function decide.claims(c)
                     local latest, had = read_buyer(buyer)
                     used = had + quantity
                     reply = check_limit(latest, had, quantity)
+                    if looks_at_latest and had == 1 then
+                        end_run()
+                        local mine = own_of(own, ends, { i }, 1, 1)
+                        reply = has_one(latest, (unpack_value(mine)))
+                    end
                 elseif quantity > 1 then
                     reply = check_limit(nil, 0, quantity)
                 end
@@ -180,6 +198,8 @@ function decide.claims(c)
         end
         if granted then
             if not alike then
+                first, hold_until, pay_by = first_state(price)
+                due = math.max(due, hold_until, pay_by)
                 alike = pack(buckets, price, portion, first, now, hold_until, pay_by)
             end
             last_picked = last_picked + 1
@@ -198,6 +218,9 @@ function decide.claims(c)
             bought[last_bought + 1], bought[last_bought + 2] = name, buyer
             last_bought = last_bought + 2
             available = available - quantity
+            if first == PAID then
+                free_units = free_units + quantity
+            end
             n = n + buckets
         end
         if not reply then
@@ -215,11 +238,12 @@ function decide.claims(c)
         replies[last_reply + 1] = in_a_row
     end
     end_run()
-    local due = math.max(hold_until, pay_by)
     if n > first_number and due >= 0 then
         add_due(first_number, n - buckets, due)
     end
     state.claims = (n - rules.bucket - 1) / buckets
-    count_taken(first, state.available - available)
+    local taken = state.available - available
+    count_taken(PAID, free_units)
+    count_taken(rules.flow == 2 and HELD or ORDERED, taken - free_units)
     return { usual, first_number, replies }
 end

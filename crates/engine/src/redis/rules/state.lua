@@ -271,9 +271,10 @@ local function release(claim, reason)
     put_claim(claim)
 end
 
--- What a fresh claim looks like at this time.
-local function first_state()
-    if rules.flow == 0 then
+-- What a fresh claim of this price looks like at this time. An order that costs nothing is paid as it
+-- is placed.
+local function first_state(price)
+    if rules.flow == 0 or (rules.flow == 1 and price == 0) then
         return PAID, -1, -1
     elseif rules.flow == 1 then
         return ORDERED, -1, now + rules.pay_ms

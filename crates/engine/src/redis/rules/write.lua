@@ -108,7 +108,8 @@ local answer = { 'again', logged, expired }
 if ready then
     local grants, available, next_due = {}, 0, -1
     if state then
-        local first, hold_until, pay_by = first_state()
+        -- Of what costs something; whoever reads this knows what that changes.
+        local first, hold_until, pay_by = first_state(1)
         grants = { first, hold_until, pay_by, rules.by_identity, rules.closes, state.claims,
             rules.buckets, state.skipped }
         available = state.available

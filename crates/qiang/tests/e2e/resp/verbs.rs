@@ -1,5 +1,6 @@
 //! Every command and what it answers, in both versions of the protocol.
 
+use qiang::token::Role;
 use serde_json::{Value, json};
 
 use super::{Client, address, backend, open, paired, stranger, wrong};
@@ -45,6 +46,54 @@ async fn a_claim_is_granted_had_already_or_refused() {
 }
 
 #[tokio::test]
+async fn nobody_hears_that_they_have_what_was_released() {
+    let shop = open().await;
+    for mut client in both(&shop).await {
+        let sale = shop.sale(3, json!({ "reclaim": "never" })).await;
+        let (ask, claim) = (format!("CLAIM {sale} ann"), format!("{sale}-1"));
+        assert_eq!(client.ask(&ask).await, json!([1, 1, claim]));
+        assert_eq!(client.ask(&ask).await, json!([2, 1, claim]));
+        client.ask(&format!("RELEASE {claim}")).await;
+        assert_eq!(client.ask(&ask).await, json!([0, "released"]));
+        let again = client.ask(&format!("RELEASE {claim}")).await;
+        assert_eq!(again, json!([2, 1, claim]), "that had happened before");
+    }
+    shop.audit().await;
+}
+
+#[tokio::test]
+async fn a_claim_is_shown_to_whoever_may_see_it() {
+    let shop = open().await;
+    let sale = shop.sale(2, json!({})).await;
+    let mut ann = shop.buyer("ann").await;
+    let claim = ann.granted(&sale).await;
+    let view = ann.get(&format!("/claims/{claim}")).await.ok(200);
+    let [mut two, mut three] = both(&shop).await;
+    assert_eq!(three.ask(&format!("SHOW {claim}")).await, view);
+    assert_eq!(paired(&two.ask(&format!("SHOW {claim}")).await), view);
+    for (user, sees) in [("ann", true), ("ben", false)] {
+        let mut buyer = stranger(&shop).await;
+        buyer.ask(&format!("AUTH {}", shop.token(user, Role::Buyer, None))).await;
+        assert_eq!(buyer.ask(&format!("SHOW {claim}")).await.is_array(), sees, "{user}");
+    }
+    for none in [&format!("{sale}-2"), "1-1", "phone", ""] {
+        assert_eq!(two.say(&["SHOW", none]).await, Value::Null, "{none}");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_request_id_is_no_request_id_and_is_refused() {
+    let shop = open().await;
+    let sale = shop.sale(3, json!({})).await;
+    let mut client = backend(&shop).await;
+    wrong(&client.say(&["CLAIM", &sale, "ann", "1", ""]).await, "ERR", &["request-id"]);
+    wrong(&client.say(&["CLAIM", &sale, "ann", "1", "", ""]).await, "ERR", &["request-id"]);
+    // Left empty, to give what comes behind it.
+    assert_eq!(client.say(&["CLAIM", &sale, "ann", "", "", "p1"]).await[0], 1);
+    assert_eq!(shop.tally(&sale).await, [2, 0, 1, 0]);
+}
+
+#[tokio::test]
 async fn a_request_id_gives_the_first_claim_again() {
     let shop = open().await;
     let sale = shop.sale(9, json!({ "limit_per_user": 5 })).await;
@@ -53,7 +102,9 @@ async fn a_request_id_gives_the_first_claim_again() {
     assert_eq!(client.ask(&ask).await, json!([1, 1, claim]));
     assert_eq!(client.ask(&ask).await, json!([2, 1, claim]));
     assert_eq!(client.ask(&format!("RELEASE {claim}")).await, json!([1, 1, claim]));
-    assert_eq!(client.ask(&ask).await, json!([2, 1, claim]), "whatever has happened since");
+    assert_eq!(client.ask(&ask).await, json!([0, "released"]), "it is not theirs any more");
+    let state = &client.ask(&format!("SHOW {claim}")).await;
+    assert_eq!(paired(state)["state"], "released");
     let other = client.ask(&format!("CLAIM {sale} ann 1 r-1")).await;
     assert_eq!(other, json!([0, "idempotency_key_reused"]));
     // It is the same id as over HTTP.
@@ -61,8 +112,8 @@ async fn a_request_id_gives_the_first_claim_again() {
     let mut ann = shop.buyer("ann").await;
     let same = ann.post_as("r-1", &path, json!({ "quantity": 2 })).await.ok(200);
     assert_eq!(same["claim_id"], claim);
-    // An empty word is a word left out.
-    let bare = client.say(&["CLAIM", &sale, "ann", "", "", ""]).await;
+    // An empty quantity is one left out.
+    let bare = client.say(&["CLAIM", &sale, "ann", ""]).await;
     assert_eq!(bare, json!([1, 2, format!("{sale}-2")]));
     assert_eq!(shop.tally(&sale).await, [8, 0, 1, 0]);
     shop.audit().await;
@@ -76,7 +127,9 @@ async fn one_person_with_two_accounts_counts_once_where_persons_count() {
     let first = client.say(&["CLAIM", &sale, "ann", "1", "", "passport 7"]).await;
     assert_eq!(first, json!([1, 1, format!("{sale}-1")]));
     let second = client.say(&["CLAIM", &sale, "ann-2", "1", "", "passport 7"]).await;
-    assert_eq!(second[0], 2, "{second}");
+    assert_eq!(second, json!([0, "over_limit"]), "not a claim that this account cannot open");
+    let again = client.say(&["CLAIM", &sale, "ann", "1", "", "passport 7"]).await;
+    assert_eq!(again, json!([2, 1, format!("{sale}-1")]));
     let other = client.say(&["CLAIM", &sale, "ben", "", "", "passport 8"]).await;
     assert_eq!(other, json!([1, 2, format!("{sale}-2")]));
     assert_eq!(client.ask(&format!("CLAIM {sale} eve")).await, json!([0, "not_eligible"]));
@@ -195,7 +248,7 @@ async fn a_pool_is_the_sale_as_http_tells_it() {
     admin.post(&format!("/sales/{over}/close"), Value::Null).await.ok(200);
     assert_eq!(three.ask(&format!("POOL {over}")).await, shop.view(&over).await);
     admin.delete(&format!("/sales/{over}")).await.ok(200);
-    assert_eq!(two.ask(&format!("CLAIM {over} ann")).await, json!([0, "closed"]));
+    assert_eq!(two.ask(&format!("CLAIM {over} ann")).await, json!([0, "sale_cleared"]));
     for none in ["999999", "x", "", &over] {
         assert_eq!(two.say(&["POOL", none]).await, Value::Null);
         assert_eq!(three.say(&["POOL", none]).await, Value::Null);
@@ -246,6 +299,7 @@ async fn what_was_not_understood_is_an_error_that_says_what_to_do() {
         (&["PAY", "1-1"], "PAY order payment-id amount-cents"),
         (&["RELEASE"], "RELEASE claim [user]"),
         (&["POOL"], "POOL sale"),
+        (&["SHOW"], "SHOW claim"),
         (&["GET", "key"], "unknown command 'GET'"),
         (&["SET", "a\r\nb", "c"], "unknown command 'SET'"),
         (&["SELECT", "1"], "DB index is out of range"),
@@ -288,7 +342,7 @@ async fn what_clients_say_when_they_connect_is_answered() {
             ("PING", json!("+PONG")),
             ("PING hello", json!("hello")),
             ("ECHO hello", json!("hello")),
-            ("COMMAND COUNT", json!(16)),
+            ("COMMAND COUNT", json!(17)),
         ] {
             assert_eq!(client.ask(line).await, answer, "{line}");
         }
@@ -300,7 +354,7 @@ async fn what_clients_say_when_they_connect_is_answered() {
         let claim = about[0].as_array().expect("an entry");
         assert_eq!(claim[..3], [json!("claim"), json!(-3), json!(["+write", "+fast"])]);
         assert_eq!(about[1], Value::Null);
-        assert_eq!(client.ask("COMMAND").await.as_array().map(Vec::len), Some(16));
+        assert_eq!(client.ask("COMMAND").await.as_array().map(Vec::len), Some(17));
     }
     let docs = three.ask("COMMAND DOCS pool nothing").await;
     assert_eq!(docs.as_object().map(serde_json::Map::len), Some(1), "{docs}");
@@ -308,7 +362,7 @@ async fn what_clients_say_when_they_connect_is_answered() {
     let optional = &three.ask("COMMAND DOCS order").await["order"]["arguments"][1];
     let flags = json!(["+optional"]);
     assert_eq!(*optional, json!({ "name": "user", "type": "string", "flags": flags }));
-    assert_eq!(two.ask("COMMAND DOCS").await.as_array().map(Vec::len), Some(32));
+    assert_eq!(two.ask("COMMAND DOCS").await.as_array().map(Vec::len), Some(34));
     let config = two.ask("CONFIG GET save appendonly other").await;
     assert!(config.as_array().is_some_and(|pairs| pairs.len() % 2 == 0), "{config}");
     assert_eq!(three.ask("RESET").await, json!("+RESET"));
