@@ -1,4 +1,4 @@
-//! The chores of this repository: `test`, `services`, `tidy`, `bench`.
+//! The chores of this repository: `test`, `chaos`, `services`, `tidy`, `bench`.
 //!
 //! A library so that tidy is also an ordinary test. Quick to compile on purpose: few
 //! dependencies, arguments parsed by hand. Results go to stdout, talk goes to stderr.
@@ -11,6 +11,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, bail};
 
 pub mod bench;
+pub mod chaos;
 pub mod servers;
 pub mod services;
 mod stopwatch;
@@ -28,6 +29,15 @@ Commands:
                    the default engine and database only. The servers that tests need are started
                    first; one whose QIANG_TEST_ variable is set is taken as it is.
       --no-servers     Start none. Tests that need one say SKIPPED.
+  chaos            Let random faults strike two api and two worker nodes under a crowd of buyers, and
+                   hold all books against what the buyers were told. One line of verdict for each
+                   round; the seed gives the same schedule again.
+      --minutes N      How long faults strike, over all rounds. 5 unless told.
+      --seed S         The seed of the first round; the next ones count on.
+      --on SETTING     `redis`, `cluster` (`cluster-wait`, `cluster-nowait`), `sql` (`postgres`,
+                       `mariadb`), or `all`.
+      --without FAULT  Leave a fault out. May be repeated.
+      --only FAULT     Leave all others out. May be repeated.
   services [NAME…] Start the same servers for yourself, print their URLs, keep them up until
                    Ctrl-C. Names: redis, cluster, valkey, mysql, postgres; all unless named.
   tidy             Check what compilers and linters do not: dependency direction, house rules of
@@ -60,6 +70,7 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
     }
     match command {
         "test" => test::run(rest),
+        "chaos" => chaos::run(rest),
         "services" => services::run(rest),
         "tidy" => tidy::run(rest),
         "bench" => bench::run(rest),

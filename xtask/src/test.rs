@@ -3,7 +3,8 @@
 //! Benchmarks are left out (`--all-targets` would run them), documentation tests are not. The
 //! servers that many tests use run before the first test and are stopped after the last; programs
 //! that a test runs itself (k6) are fetched. The
-//! end-to-end tests are run again on every other engine and database.
+//! end-to-end tests are run again on every other engine and database, and a short round of chaos
+//! ends it.
 
 use std::process::{Command, ExitCode};
 
@@ -36,6 +37,9 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
         let is_there =
             |service| is_given(service) || running.iter().any(|server| server.service == service);
         passed &= matrix::run(is_there, test)?;
+        if !wanted.is_empty() {
+            passed &= crate::chaos::short_round()?;
+        }
     }
     drop(running);
     println!("{} in {clock}", if passed { "every test passed" } else { "TESTS FAILED" });

@@ -3,10 +3,12 @@
 //! [`Oracle`] says what the rules must answer, written a second time and as plainly as possible.
 //! [`Generator`] makes random commands and moves of the clock, the same for the same seed.
 //! [`contract`] is what every engine must pass, whatever it is built on.
-//! [`servers`] starts real servers; [`Proxy`] is a bad network in front of them.
+//! [`servers`] starts real servers, [`node`] the product on them; [`Proxy`] is a bad network
+//! between the two.
 
 pub mod contract;
 mod generator;
+pub mod node;
 mod oracle;
 pub mod proxy;
 mod random;

@@ -1,8 +1,9 @@
 //! Which crate may know which: `{core, sql} ← {engine, store, bus, cache} ← qiang`.
 //!
 //! The four in the middle never depend on each other, core and sql depend on none of ours, sql is
-//! for engine and store, and testkit is for tests and chores only. A new crate is added to the
-//! table here, on purpose.
+//! for engine and store, and testkit is for tests and chores only, as is chaos, which knows the
+//! product from outside and so nothing but testkit. A new crate is added to the table here, on
+//! purpose.
 
 use std::path::Path;
 
@@ -16,6 +17,7 @@ const SQL: &str = "qiang-sql";
 /// Those who talk to SQL databases.
 const OVER_SQL: [&str; 2] = ["qiang-engine", "qiang-store"];
 const TESTKIT: &str = "qiang-testkit";
+const CHAOS: &str = "qiang-chaos";
 
 /// What `cargo metadata` says of the workspace's own crates; needs no network.
 pub(super) fn metadata(root: &Path) -> Result<Value> {
@@ -46,14 +48,15 @@ pub(super) fn check(metadata: &Value, problems: &mut Vec<Problem>) {
 }
 
 fn is_known(name: &str) -> bool {
-    MIDDLE.contains(&name) || ["qiang-core", SQL, "qiang", "xtask", TESTKIT].contains(&name)
+    MIDDLE.contains(&name) || ["qiang-core", SQL, "qiang", "xtask", TESTKIT, CHAOS].contains(&name)
 }
 
 fn may_know(from: &str, to: &str, in_tests: bool) -> bool {
     let to_core = to == "qiang-core";
     let to_middle = MIDDLE.contains(&to);
     match from {
-        _ if to == TESTKIT => in_tests || from == "xtask",
+        _ if to == CHAOS => from == "xtask",
+        _ if to == TESTKIT => in_tests || from == "xtask" || from == CHAOS,
         // Its own tests use what it offers to the tests of others, and so do those.
         SQL => in_tests && to == SQL,
         "qiang" | TESTKIT if in_tests && to == SQL => true,
@@ -97,6 +100,8 @@ mod tests {
         assert_eq!(complaints("qiang-store", "qiang-sql", None), 0);
         assert_eq!(complaints("qiang", "qiang-sql", Some("dev")), 0);
         assert_eq!(complaints("xtask", "qiang-testkit", None), 0);
+        assert_eq!(complaints("xtask", "qiang-chaos", None), 0);
+        assert_eq!(complaints("qiang-chaos", "qiang-testkit", None), 0);
     }
 
     #[test]
@@ -110,6 +115,8 @@ mod tests {
         assert_eq!(complaints("qiang-sql", "qiang-core", None), 1);
         assert_eq!(complaints("qiang", "qiang-sql", None), 1);
         assert_eq!(complaints("qiang-bus", "qiang-sql", None), 1);
+        assert_eq!(complaints("qiang-chaos", "qiang", None), 1);
+        assert_eq!(complaints("qiang", "qiang-chaos", Some("dev")), 1);
     }
 
     #[test]

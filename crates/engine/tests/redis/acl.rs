@@ -7,7 +7,7 @@ use qiang_testkit::servers::{Cluster, Redis, cluster, or_skip};
 
 use crate::failover::slot_of;
 use crate::fixture::{claims, events_in, granted, node, open, orders, pool, prefix, wish};
-use crate::moved_slots::Move;
+use crate::moved_slots::begin;
 use crate::servers::own;
 
 /// Makes the user of the handbook, for another prefix.
@@ -60,7 +60,7 @@ async fn the_user_of_the_handbook_can_do_everything_in_a_cluster() {
     let engine = node(&as_that_user(&cluster.url()), &prefix).await;
     does_everything(&engine).await;
     // A slot that moves is asked for at its target.
-    let moving = Move::begin(&cluster, slot_of(&cluster, &engine, pool(1))).expect("it begins");
+    let moving = begin(&cluster, slot_of(&cluster, &engine, pool(1))).expect("it begins");
     moving.take(&moving.rest().expect("it answers")).expect("it moves");
     let partition = engine.partitions_of(pool(1), 1)[0];
     assert!(!events_in(&engine, partition).await.is_empty());

@@ -2,12 +2,8 @@
 //! with a folder of its own.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead as _, BufReader};
-use std::net::SocketAddr;
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use qiang::secrets::Secret;
@@ -17,6 +13,7 @@ use qiang_engine::{Clock as _, SystemClock};
 use qiang_sql::Dialect;
 use qiang_sql::scratch::{self, Scratch};
 use qiang_store::Store;
+pub(crate) use qiang_testkit::node::{Ended, Node, run};
 use tempfile::TempDir;
 
 /// Logs an engine on Redis writes.
@@ -35,21 +32,6 @@ pub(crate) struct Shop {
     folder: TempDir,
     processes: AtomicU32,
     _scratch: Option<Scratch>,
-}
-
-/// A running `qiang serve`. Killed if the test forgets it; if the test fails, what it said is
-/// printed.
-pub(crate) struct Node {
-    child: Child,
-    pub(crate) address: SocketAddr,
-    said: Arc<Mutex<String>>,
-}
-
-/// What a command that ended said.
-#[derive(Debug)]
-pub(crate) struct Ended {
-    pub(crate) code: Option<i32>,
-    pub(crate) stderr: String,
 }
 
 impl Shop {
@@ -183,106 +165,6 @@ fn token(user: &str, role: Role) -> String {
     let expires_at = now.plus_millis(TOKEN_TTL_MS);
     let who = Principal { user, role, identity: None, expires_at };
     Key::new(&Secret::new(JWT_SECRET.as_bytes())).mint(&who, now)
-}
-
-/// Runs a command to its end.
-pub(crate) fn run(command: &mut Command) -> Ended {
-    let output = command.output().expect("the binary runs");
-    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
-    Ended { code: output.status.code(), stderr: text(output.stderr) + &text(output.stdout) }
-}
-
-impl Node {
-    /// Starts a server and waits until it is ready, or has ended.
-    pub(crate) fn start(command: &mut Command) -> Result<Self, Ended> {
-        let command = command.stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the binary runs");
-        let said = Arc::<Mutex<String>>::default();
-        let (ready, address) = channel();
-        let stderr = child.stderr.take().expect("piped");
-        let heard = Arc::clone(&said);
-        std::thread::spawn(move || listen(stderr, &heard, &ready));
-        match heard_address(&address) {
-            Some(address) => Ok(Self { child, address, said }),
-            None => {
-                // It hangs, or has ended; both is a start that failed.
-                let _killed = child.kill();
-                let code = child.wait().expect("it ended").code();
-                Err(Ended { code, stderr: text_of(&said) })
-            }
-        }
-    }
-
-    /// Everything it said so far.
-    pub(crate) fn said(&self) -> String {
-        text_of(&self.said)
-    }
-
-    /// SIGKILL: no warning, no last word.
-    pub(crate) fn kill(&mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it ended");
-    }
-
-    /// SIGTERM, and how it ended.
-    pub(crate) fn terminate(mut self) -> ExitStatus {
-        self.signal("-TERM");
-        self.child.wait().expect("it ended")
-    }
-
-    /// Stops it where it stands.
-    pub(crate) fn pause(&self) {
-        self.signal("-STOP");
-    }
-
-    /// Lets it go on.
-    pub(crate) fn resume(&self) {
-        self.signal("-CONT");
-    }
-
-    fn signal(&self, signal: &str) {
-        let id = self.child.id().to_string();
-        let sent = Command::new("kill").args([signal, &id]).status().expect("kill runs");
-        assert!(sent.success());
-    }
-}
-
-impl Drop for Node {
-    #[expect(clippy::print_stdout, reason = "shown only if the test failed")]
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _killed = self.child.kill();
-        let _ended = self.child.wait();
-        if std::thread::panicking() {
-            println!("{} said:\n{}", self.address, self.said());
-        }
-    }
-}
-
-fn heard_address(address: &Receiver<SocketAddr>) -> Option<SocketAddr> {
-    address.recv_timeout(PATIENCE).ok()
-}
-
-fn text_of(said: &Mutex<String>) -> String {
-    said.lock().unwrap_or_else(PoisonError::into_inner).clone()
-}
-
-/// Keeps what a process says until it ends; the pipe must never fill.
-fn listen(stderr: ChildStderr, said: &Mutex<String>, ready: &std::sync::mpsc::Sender<SocketAddr>) {
-    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.push_str(&line);
-        said.push('\n');
-        drop(said);
-        let line = line.trim();
-        // A worker has no API, but says how it is.
-        let url = line.strip_prefix("API ").or(line.strip_prefix("health "));
-        let address = url.and_then(|url| url.trim().strip_prefix("http://")?.split('/').next());
-        if let Some(address) = address {
-            // Nobody waits any more only if the test has ended.
-            let _heard = ready.send(address.parse().expect("an address"));
-        }
-    }
 }
 
 /// Waits until something is so that nobody tells us about.

@@ -14,6 +14,10 @@ use super::ports::free_port;
 use super::redis::{self, Redis};
 use super::resp::Value;
 
+mod roles;
+
+pub use roles::Move;
+
 /// How many masters there are at first.
 pub const MASTERS: usize = 3;
 /// How long a failover may take.
@@ -201,16 +205,16 @@ impl Cluster {
 
     fn is_whole(&self) -> Result<()> {
         let replicas = self.nodes.len() - MASTERS;
-        for (index, node) in self.nodes.iter().enumerate() {
+        for node in &self.nodes {
             let said = info(node)?;
             ensure!(said.contains("cluster_state:ok"), "{} says:\n{said}", node.port());
             let known = node.command(&["CLUSTER", "NODES"])?.text();
             let seen = known.lines().filter(|line| line.contains("slave")).count();
-            ensure!(seen == replicas, "{} knows:\n{known}", node.port());
-            if index >= MASTERS {
-                let link = node.command(&["INFO", "replication"])?.text();
-                ensure!(link.contains("master_link_status:up"), "{} says:\n{link}", node.port());
-            }
+            let suspected = known.contains("fail");
+            ensure!(seen == replicas && !suspected, "{} knows:\n{known}", node.port());
+            let link = node.command(&["INFO", "replication"])?.text();
+            let follows = !link.contains("role:slave") || link.contains("master_link_status:up");
+            ensure!(follows, "{} says:\n{link}", node.port());
         }
         Ok(())
     }

@@ -43,8 +43,11 @@ ended() {
     read -r _ _ state _ 2>&- <"/proc/$server/stat" || return 0
     [ "$state" = Z ]
 }
+children() {
+    cat "/proc/$server/task/$server/children" 2>&-
+}
 slay() {
-    ended || kill -s KILL "$server" $(cat "/proc/$server/task/$server/children" 2>&-)
+    ended || kill -s KILL "$server" $(children)
     wait "$server"
     server=
 }
@@ -54,7 +57,7 @@ while IFS= read -r order; do
     run) "$@" >>"$folder/log" 2>&1 </dev/null; echo $?; set -- ;;
     start) "$@" >>"$folder/log" 2>&1 </dev/null & server=$!; echo "$server"; set -- ;;
     kill) slay; echo gone ;;
-    *) kill -s "$order" "$server"; echo sent ;;
+    *) kill -s "$order" "$server"; kill -s "$order" $(children) 2>&-; echo sent ;;
     esac
 done
 if [ "$server" ]; then
@@ -232,13 +235,19 @@ impl Process {
         self.keeper().kill()
     }
 
-    /// Stops it where it stands; its connections stay open and nobody answers.
+    /// Stops it where it stands, with the processes it started; its connections stay open and nobody
+    /// answers.
     pub(super) fn pause(&self) -> Result<()> {
         self.keeper().signal("STOP", State::Paused)
     }
 
     pub(super) fn resume(&self) -> Result<()> {
         self.keeper().signal("CONT", State::Running)
+    }
+
+    /// Everything it said, over all its starts.
+    pub(super) fn said(&self) -> String {
+        self.log(0)
     }
 
     /// The log from `begin`. What cannot be read is left out: it is for people, and for `ready`.

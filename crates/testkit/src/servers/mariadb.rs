@@ -132,4 +132,9 @@ impl Mariadb {
     pub fn resume(&self) -> Result<()> {
         self.process.resume()
     }
+
+    /// What its log says.
+    pub fn said(&self) -> String {
+        self.process.said()
+    }
 }

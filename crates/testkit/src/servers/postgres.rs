@@ -124,6 +124,21 @@ impl Postgres {
     pub fn restart(&self) -> Result<()> {
         self.process.restart(&self.line, READY)
     }
+
+    /// Stops all of its processes where they stand: connections stay open and nobody answers.
+    pub fn pause(&self) -> Result<()> {
+        self.process.pause()
+    }
+
+    /// Lets it go on after [`Postgres::pause`].
+    pub fn resume(&self) -> Result<()> {
+        self.process.resume()
+    }
+
+    /// What its log says.
+    pub fn said(&self) -> String {
+        self.process.said()
+    }
 }
 
 fn settings(port: u16, options: &Options) -> Vec<String> {

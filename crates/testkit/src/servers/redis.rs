@@ -227,6 +227,11 @@ impl Redis {
         self.process.resume()
     }
 
+    /// What its log says.
+    pub fn said(&self) -> String {
+        self.process.said()
+    }
+
     /// Whether it can answer: started, neither killed nor paused since.
     pub fn is_running(&self) -> bool {
         self.process.state() == State::Running

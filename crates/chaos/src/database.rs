@@ -1,0 +1,133 @@
+//! The database of a round: PostgreSQL or MariaDB, durable as far as kills of processes go, because
+//! nobody pulls a plug here.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use qiang_testkit::servers::{MARIADB_INSTALL, Mariadb, POSTGRES, Postgres, mariadb, postgres};
+
+/// Whose it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Product {
+    Postgres,
+    Mariadb,
+}
+
+/// A running one.
+pub(crate) enum Database {
+    Postgres(Postgres),
+    Mariadb(Mariadb),
+}
+
+impl Database {
+    pub(crate) fn start(product: Product) -> Result<Self> {
+        match product {
+            Product::Postgres => {
+                let fsync = postgres::Fsync::Off;
+                let options = postgres::Options { fsync, ..Default::default() };
+                Ok(Self::Postgres(Postgres::start(&options)?))
+            }
+            Product::Mariadb => {
+                let flush = mariadb::Flush::EachSecond;
+                let options = mariadb::Options { flush, ..Default::default() };
+                let database = Self::Mariadb(Mariadb::start(&options)?);
+                // Root may write whatever happens; the shop may not.
+                database.run("CREATE USER shop; GRANT ALL ON qiang.* TO shop;")?;
+                Ok(database)
+            }
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        match self {
+            Self::Postgres(server) => server.url(),
+            Self::Mariadb(server) => format!("mysql://shop@127.0.0.1:{}/qiang", server.port()),
+        }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        match self {
+            Self::Postgres(server) => server.port(),
+            Self::Mariadb(server) => server.port(),
+        }
+    }
+
+    pub(crate) fn kill(&self) -> Result<()> {
+        match self {
+            Self::Postgres(server) => server.kill(),
+            Self::Mariadb(server) => server.kill(),
+        }
+    }
+
+    pub(crate) fn restart(&self) -> Result<()> {
+        match self {
+            Self::Postgres(server) => server.restart(),
+            Self::Mariadb(server) => server.restart(),
+        }
+    }
+
+    pub(crate) fn pause(&self) -> Result<()> {
+        match self {
+            Self::Postgres(server) => server.pause(),
+            Self::Mariadb(server) => server.pause(),
+        }
+    }
+
+    pub(crate) fn resume(&self) -> Result<()> {
+        match self {
+            Self::Postgres(server) => server.resume(),
+            Self::Mariadb(server) => server.resume(),
+        }
+    }
+
+    /// Lets nobody write, as a standby does, or a server whose disk is nearly full.
+    pub(crate) fn close_for_writing(&self) -> Result<()> {
+        match self {
+            Self::Postgres(_) => {
+                self.run("ALTER SYSTEM SET default_transaction_read_only = on")?;
+                self.run("SELECT pg_reload_conf()")
+            }
+            Self::Mariadb(_) => self.run("SET GLOBAL read_only = 1"),
+        }
+    }
+
+    pub(crate) fn open_for_writing(&self) -> Result<()> {
+        match self {
+            Self::Postgres(_) => {
+                self.run("ALTER SYSTEM RESET default_transaction_read_only")?;
+                self.run("SELECT pg_reload_conf()")
+            }
+            Self::Mariadb(_) => self.run("SET GLOBAL read_only = 0"),
+        }
+    }
+
+    pub(crate) fn log(&self) -> String {
+        match self {
+            Self::Postgres(server) => server.said(),
+            Self::Mariadb(server) => server.said(),
+        }
+    }
+
+    /// Has an administrator say something in SQL.
+    fn run(&self, sql: &str) -> Result<()> {
+        let mut command = match self {
+            Self::Postgres(server) => {
+                let mut psql = Command::new(POSTGRES.find()?.with_file_name("psql"));
+                psql.args(["--no-psqlrc", "--quiet", "--command", sql, &server.url()]);
+                psql.env("PGOPTIONS", "-c default_transaction_read_only=off");
+                psql
+            }
+            Self::Mariadb(server) => {
+                let mut client = Command::new(MARIADB_INSTALL.find()?.with_file_name("mariadb"));
+                client.args(["--no-defaults", "--protocol=tcp", "--host=127.0.0.1"]);
+                client.args([&format!("--port={}", server.port()), "--user=root"]);
+                client.args(["--execute", sql]);
+                client
+            }
+        };
+        let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{sql}: {said}");
+        Ok(())
+    }
+}
