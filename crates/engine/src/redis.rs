@@ -19,6 +19,7 @@ mod log;
 mod money;
 mod pack;
 mod probe;
+mod reading;
 mod restore;
 mod sold_out;
 mod tags;
@@ -34,7 +35,7 @@ use qiang_core::{
     Claim, ClaimId, ClaimRequest, Outcome, PayRequest, PoolId, PoolState, PoolView, Refund,
     Refusal, ReleaseReason, RequestId, Settlement, Terms, Timestamp, UserId,
 };
-use redis::{Cmd, Pipeline, Script, Value, cmd};
+use redis::{Cmd, Script, Value, cmd};
 use tokio::sync::Notify;
 
 pub use self::buckets::{Spread, is_in_its_bucket};
@@ -45,10 +46,9 @@ pub use self::restore::{Goes, PartitionState, PoolRecord, Restore, RestoreError}
 pub use self::tags::hash_tag;
 pub use self::url::{BadUrl, Place};
 
-use self::cell::{Cell, CellId, Keys, PartitionKeys};
+use self::cell::{Cell, CellId, Keys};
 use self::dues::Sweep;
 use self::era::Era;
-use self::lanes::Patience;
 use self::link::{Kind, Link};
 use self::money::Doing;
 use self::sold_out::{Memory, Now};
@@ -112,9 +112,6 @@ impl Code {
 
 /// The number of the layout of keys and values. A Redis with another one is left alone.
 const FORMAT: u32 = 2;
-/// Times that a partition may seem to be lost and turn out not to be, before whoever asks is told to
-/// come again.
-const MAX_FALSE_ALARMS: usize = 8;
 /// Cells remembered; those that nobody asks about go first.
 const MAX_CELLS: usize = 16_384;
 
@@ -697,130 +694,6 @@ impl Shared {
     fn memory_time(&self) -> Now {
         self.given_time().map_or(Now::Passing, Now::Given)
     }
-
-    /// A question that changes nothing, answered only by the state this process knows.
-    async fn read(&self, partition: u16, cmd: &Cmd) -> Result<Value, Error> {
-        let pipe = self.with_state(partition, cmd);
-        for _ in 0..MAX_FALSE_ALARMS {
-            let answers = self.ask_patiently(partition, &pipe);
-            if let Some(answer) = self.checked(partition, answers).await? {
-                return Ok(answer);
-            }
-        }
-        Err(Error::Unavailable)
-    }
-
-    /// The same, tried once: for whoever tries again anyway.
-    async fn read_once(&self, partition: u16, cmd: &Cmd) -> Result<Value, Error> {
-        let pipe = self.with_state(partition, cmd);
-        let answers = self.link.ask_many(partition, &pipe);
-        self.checked(partition, answers).await?.ok_or(Error::Unavailable)
-    }
-
-    /// Asks for the state of a partition first.
-    fn with_state(&self, partition: u16, cmd: &Cmd) -> Pipeline {
-        let meta = PartitionKeys::new(&self.link.place().prefix, partition).meta;
-        let mut pipe = Pipeline::with_capacity(2);
-        pipe.add_command(PartitionState::ask(&meta));
-        pipe.add_command(cmd.clone());
-        pipe
-    }
-
-    /// The answer, if it was given by the state this process knows; nothing if that only seemed not
-    /// to be so.
-    async fn checked(
-        &self,
-        partition: u16,
-        answers: impl Future<Output = Result<Vec<Value>, Failure>>,
-    ) -> Result<Option<Value>, Error> {
-        let era = self.era(partition);
-        if era.is_lost() {
-            return Err(Error::Unavailable);
-        }
-        let known = era.known();
-        let answers = answers.await.map_err(|failure| {
-            tracing::warn!("not read: {}", chain(&failure));
-            Error::Unavailable
-        })?;
-        let Ok([meta, answer]) = <[Value; 2]>::try_from(answers) else {
-            return Err(Error::Unavailable);
-        };
-        let state = PartitionState::read(meta);
-        if era.fits(known, &state) {
-            return Ok(Some(answer));
-        }
-        match self.loss(partition, &era, &state).await {
-            Loss::None => Ok(None),
-            Loss::Sure | Loss::Unknown => Err(Error::Unavailable),
-        }
-    }
-
-    /// A partition was found in a state that is not the one this process knows. If it is empty, its
-    /// slot may be on its way to another server: then its owner is asked once more, for this one key,
-    /// before that is believed. Everything else is lost at once: whoever asked again later might find
-    /// that others have made the log longer.
-    async fn loss(&self, partition: u16, era: &Era, found: &PartitionState) -> Loss {
-        if !found.epoch.is_empty() {
-            era.lose(found);
-            return Loss::Sure;
-        }
-        let known = era.known();
-        let meta = PartitionKeys::new(&self.link.place().prefix, partition).meta;
-        match self.link.ask(partition, &PartitionState::ask(&meta)).await.map(PartitionState::read)
-        {
-            Ok(state) if era.fits(known, &state) => Loss::None,
-            Ok(state) => {
-                era.lose(&state);
-                Loss::Sure
-            }
-            Err(failure) => {
-                tracing::warn!(partition, "a loss was not confirmed: {}", chain(&failure));
-                Loss::Unknown
-            }
-        }
-    }
-
-    /// Asks what may be asked twice, until it is answered, for as long as [`lanes::RETRY_FOR`].
-    async fn ask_patiently(&self, partition: u16, pipe: &Pipeline) -> Result<Vec<Value>, Failure> {
-        let mut patience = Patience::start();
-        loop {
-            let failure = match self.link.ask_many(partition, pipe).await {
-                Ok(answers) => return Ok(answers),
-                Err(failure) => failure,
-            };
-            if failure.kind == Kind::NoScript {
-                self.load_scripts(partition).await?;
-            }
-            if failure.kind == Kind::Lasting || !patience.pause().await {
-                return Err(failure);
-            }
-        }
-    }
-
-    async fn load_scripts(&self, partition: u16) -> Result<(), Failure> {
-        for script in SCRIPTS {
-            self.link.ask(partition, &script.load()).await?;
-        }
-        Ok(())
-    }
-
-    async fn load_all_scripts(&self) -> Result<(), Failure> {
-        for script in SCRIPTS {
-            let loaded = self.link.ask_servers(&script.load()).await;
-            loaded.into_iter().try_for_each(|answer| answer.map(drop))?;
-        }
-        Ok(())
-    }
-}
-
-/// Whether a partition that seemed to be lost is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Loss {
-    Sure,
-    /// It only seemed so.
-    None,
-    /// Its owner does not answer.
-    Unknown,
 }
 
 fn about_claim(said: Said) -> Outcome<Claim> {

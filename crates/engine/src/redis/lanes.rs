@@ -17,8 +17,9 @@ use super::cell::{Cell, CellId, Keys, PartitionKeys, Waiting};
 use super::era::Era;
 use super::link::{Failure, Kind};
 use super::pack::Packer;
+use super::reading::Loss;
 use super::wire::{self, Answer, Ask, Counted, Decided, Said};
-use super::{CLAIM_RULES, Loss, RULES, Shared};
+use super::{CLAIM_RULES, RULES, Shared};
 use crate::{Error, Stopwatch, chain};
 
 /// Commands in one call; bounds how long a script keeps the server from others: some milliseconds.

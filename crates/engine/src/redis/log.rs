@@ -8,9 +8,10 @@ use qiang_core::{Claim, Event, PoolId, PoolState, Refund};
 use redis::{Pipeline, Value, cmd, from_redis_value};
 
 use super::cell::{Cell, CellId, Keys, PartitionKeys};
+use super::reading::Loss;
 use super::wire::Kept;
 use super::{
-    Engine, FORMAT, Failure, Loss, OpenError, PartitionState, Place, Shared, TRIM, nonsense, wire,
+    Engine, FORMAT, Failure, OpenError, PartitionState, Place, Shared, TRIM, nonsense, wire,
 };
 use crate::{Error, LogError, chain};
 
