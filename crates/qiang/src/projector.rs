@@ -595,7 +595,7 @@ impl Projector {
         if through == before {
             return Ok(0);
         }
-        match self.store.project(&consumer, before, through, &events).await {
+        match self.project(&consumer, before, through, &events).await {
             Ok(()) => self.positions[log] = through,
             // Another projector was here; what it wrote need not be written again.
             Err(qiang_store::Error::PositionMoved { found, .. }) => self.positions[log] = found,
@@ -604,6 +604,33 @@ impl Projector {
         self.trim(partition).await;
         // Some of what a log tells is the engine's own affair and no event for the records.
         Ok(usize::try_from(through - before).unwrap_or(usize::MAX))
+    }
+
+    /// Writes a batch. Claims of a bucket may come before their sale, which is told by the log of its
+    /// first bucket, and that may wait for a sale of this log in turn; then the engine is asked.
+    async fn project(
+        &self,
+        consumer: &str,
+        before: u64,
+        through: u64,
+        events: &[Event],
+    ) -> Result<(), qiang_store::Error> {
+        let mut asked = None;
+        loop {
+            let unknown = match self.store.project(consumer, before, through, events).await {
+                Err(qiang_store::Error::UnknownSale { sale }) => sale,
+                written => return written,
+            };
+            let state = match asked.replace(unknown) {
+                // It was asked about, and is still not there.
+                Some(before) if before == unknown => None,
+                _ => self.engine.pool_state(unknown).await.ok().flatten(),
+            };
+            match state {
+                Some(state) => self.store.upsert(&[Event::Pool(state)]).await?,
+                None => return Err(qiang_store::Error::UnknownSale { sale: unknown }),
+            }
+        }
     }
 
     async fn trim(&mut self, partition: u16) {
