@@ -45,7 +45,8 @@ async fn orders_of_one_moment_are_all_listed(on: Dialect) {
     let mut events = pools.clone().map(Event::Pool).to_vec();
     for (number, pool) in (1..=10).flat_map(|n| pools.iter().map(move |pool| (n, pool))) {
         let at = granted(pool, 1, "a").created_at;
-        events.push(Event::Claim(Claim { created_at: at, ..granted(pool, number, "a") }));
+        let claim = granted(pool, number, "a");
+        events.push(Event::Claim(Claim { created_at: at, changed_at: at, ..claim }));
     }
     db.store.upsert(&events).await.expect("written");
     let mut seen = Vec::new();
