@@ -234,10 +234,7 @@ impl Owners {
             match answer {
                 Ok(Some(Ok(slots))) => {
                     if let Some(found) = self.read(&slots, node) {
-                        let is_known =
-                            |node: &Node| found.servers.contains(node) || self.begin.contains(node);
-                        connections.retain(is_known);
-                        *self.known.write().unwrap_or_else(PoisonError::into_inner) = found;
+                        self.learn(found, connections);
                         return Ok(());
                     }
                     last = Failure::passing("the cluster does not cover all slots", None, false);
