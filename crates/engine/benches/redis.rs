@@ -10,7 +10,7 @@
 //! their medians. After each round what was granted is counted in Redis, so that nothing is
 //! measured that did not happen. `--quick` takes fewer claims and rounds; `--only`, which may be
 //! given several times, takes `no` or `always`, the name of a contender, a number of callers,
-//! `claims` or `sold-out`.
+//! `claims`, `sold-out`, `life` or `longest`.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
@@ -22,7 +22,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use qiang_core::{
     Cents, ClaimId, ClaimRequest, Flow, LimitBy, Outcome, PayRequest, PaymentId, PoolId, Reclaim,
-    Refusal, RequestId, Supply, Terms, Timestamp, UserId,
+    Refusal, ReleaseReason, RequestId, Supply, Terms, Timestamp, UserId,
 };
 use qiang_engine::Stopwatch;
 use qiang_engine::redis::{Engine, Goes, Options, Place, Time, hash_tag};
@@ -117,6 +117,7 @@ async fn run() -> Result<()> {
         }
         bench.sold_out(512).await?;
         bench.life(512).await?;
+        bench.longest(4_096).await?;
     }
     Ok(())
 }
@@ -394,6 +395,98 @@ impl Bench {
             self.server
         );
         self.ask::<()>(cmd("FLUSHALL").arg("SYNC")).await
+    }
+
+    /// The longest that Redis was busy with one command in each step of a large sale's life, by its own
+    /// account. While it is, every other sale of that server waits.
+    async fn longest(&self, callers: usize) -> Result<()> {
+        if !self.wants(&[self.server, "longest"]) {
+            return Ok(());
+        }
+        let count = self.count();
+        let engine = self.open().await?;
+        let flow = Flow::Order { pay_ms: PAY_MS };
+        let pool = sale(&engine, 1, u32::try_from(count)?, flow).await?;
+        let partition = engine.partitions_of(pool, 1)[0];
+        self.ask::<()>(cmd("CONFIG").arg("SET").arg("slowlog-log-slower-than").arg(200)).await?;
+        self.ask::<()>(cmd("CONFIG").arg("SET").arg("slowlog-max-len").arg(100_000)).await?;
+        self.ask::<()>(cmd("SLOWLOG").arg("RESET")).await?;
+        let mut steps = Vec::new();
+        let asked = engine.clone();
+        let claimed = self.crowd(callers, count, move |_, user| {
+            let (engine, wish) = (asked.clone(), wish(pool, user, true));
+            async move {
+                engine.claim(wish?).await?;
+                Ok(())
+            }
+        });
+        claimed.await?;
+        steps.push(("a batch of claims", self.slowest_ms().await?));
+        // Half of them pay; the payments of the other half come with the wrong amount and are owed back.
+        let asked = engine.clone();
+        let paid = self.crowd(callers, count, move |_, user| {
+            let engine = asked.clone();
+            async move {
+                let order = ClaimId { pool, number: u32::try_from(user + 1)? };
+                let payment = PaymentId::new(&format!("p{user:07}"))?;
+                let amount = Cents::new(if user % 2 == 0 { 100 } else { 99 });
+                engine.pay(PayRequest { order, payment, amount }).await?;
+                Ok(())
+            }
+        });
+        paid.await?;
+        steps.push(("payments and refunds", self.slowest_ms().await?));
+        let record = engine.salvage(pool).await?.context("the pool is there")?;
+        steps.push(("reading it out", self.slowest_ms().await?));
+        let restore = engine.restore_as(1);
+        restore.suspend(partition).await?;
+        restore.pool(&record).await?;
+        restore.resume(partition, "bench", Goes::OnWithItsLog).await?;
+        steps.push(("putting it back", self.slowest_ms().await?));
+        let asked = engine.clone();
+        let released = self.crowd(callers, count / 2, move |_, user| {
+            let engine = asked.clone();
+            async move {
+                let claim = ClaimId { pool, number: u32::try_from(user * 2 + 2)? };
+                engine.release(claim, None, ReleaseReason::Cancelled).await?;
+                Ok(())
+            }
+        });
+        released.await?;
+        steps.push(("giving units back", self.slowest_ms().await?));
+        engine.trim(partition, engine.known(partition)).await?;
+        steps.push(("trimming the log", self.slowest_ms().await?));
+        engine.close(pool).await?;
+        let cleared = engine.clear(pool).await?;
+        ensure!(
+            matches!(&cleared, Outcome::Done(view) if view.cleared),
+            "not cleared: {cleared:?}"
+        );
+        steps.push(("closing and clearing", self.slowest_ms().await?));
+        let steps: Vec<String> =
+            steps.iter().map(|(step, ms)| format!("{step} {ms:.1} ms")).collect();
+        println!(
+            "appendfsync {:<7} longest command in the life of a sale of {count}: {}",
+            self.server,
+            steps.join(", ")
+        );
+        self.ask::<()>(cmd("FLUSHALL").arg("SYNC")).await
+    }
+
+    /// How long the slowest command since the last look took.
+    async fn slowest_ms(&self) -> Result<f64> {
+        let log: Vec<Vec<redis::Value>> = self.ask(cmd("SLOWLOG").arg("GET").arg(100_000)).await?;
+        self.ask::<()>(cmd("SLOWLOG").arg("RESET")).await?;
+        let mut slowest = 0;
+        for entry in log {
+            let [_, _, micros, command, ..] = entry.as_slice() else { bail!("{entry:?}") };
+            let command: Vec<Vec<u8>> = redis::from_redis_value(command.clone())?;
+            // The bench's own look at this very list takes time, too.
+            if command.first().is_none_or(|name| !name.eq_ignore_ascii_case(b"slowlog")) {
+                slowest = slowest.max(redis::from_redis_value::<u64>(micros.clone())?);
+            }
+        }
+        Ok(slowest as f64 / 1e3)
     }
 
     fn report(&self, contender: Contender, callers: usize, rounds: &[Round], peer: Option<f64>) {

@@ -46,7 +46,7 @@ pub use self::restore::{Goes, PartitionState, PoolRecord, Restore, RestoreError}
 pub use self::tags::hash_tag;
 pub use self::url::{BadUrl, Place};
 
-use self::cell::{Cell, CellId, Keys};
+use self::cell::{Cell, CellId, Keys, PartitionKeys};
 use self::dues::Sweep;
 use self::era::Era;
 use self::link::{Kind, Link};
@@ -55,14 +55,23 @@ use self::sold_out::{Memory, Now};
 use self::wire::{Ask, Said};
 use crate::{Clock, Error, Stats, chain};
 
+// A block around each file whose local functions only it calls: Lua allows 200 locals in one function.
 static RULES: Code = Code::new(concat!(
     include_str!("redis/rules/call.lua"),
     include_str!("redis/rules/state.lua"),
     include_str!("redis/rules/claims.lua"),
+    "do\n",
     include_str!("redis/rules/changes.lua"),
+    "end\n",
+    "do\n",
     include_str!("redis/rules/money.lua"),
+    "end\n",
+    "do\n",
     include_str!("redis/rules/pools.lua"),
+    "end\n",
+    "do\n",
     include_str!("redis/rules/buckets.lua"),
+    "end\n",
     include_str!("redis/rules/write.lua"),
 ));
 /// Of those the ones that a call of nothing but claims needs. What a server does to set up the rest
@@ -454,12 +463,31 @@ impl Engine {
         self.shared.refunds(pool, from, max).await
     }
 
-    /// Finishes what a process that died left half done between buckets.
+    /// Looks whether every partition is the one that was there. This notices a loss while nobody asks
+    /// for anything.
+    pub async fn check_partitions(&self) -> Result<(), Error> {
+        self.shared.check_all().await
+    }
+
+    /// Finishes what a process that died left half done between buckets. A server or a sale that
+    /// does not answer keeps no other sale from being finished; the first failure is told at the end.
     pub async fn finish_transfers(&self) -> Result<(), Error> {
-        for pool in self.shared.pool_ids(MAX_CELLS).await? {
-            self.shared.finish_transfers(pool).await?;
+        let prefix = &self.place().prefix;
+        let pools = self.shared.link.ask_each(|partition| {
+            cmd("ZRANGE").arg(PartitionKeys::new(prefix, partition).pools).arg(0).arg(-1).to_owned()
+        });
+        let mut finished = Ok(());
+        for answer in pools.await {
+            let Ok(answer) = answer else {
+                finished = finished.and(Err(Error::Unavailable));
+                continue;
+            };
+            let ids: Vec<String> = redis::from_redis_value(answer).unwrap_or_default();
+            for pool in ids.iter().filter_map(|id| id.parse().ok()) {
+                finished = finished.and(self.shared.finish_transfers(pool).await);
+            }
         }
-        Ok(())
+        finished
     }
 
     /// Says which state of a partition is the right one. Whatever does not bear this name is not

@@ -29,7 +29,7 @@ const READY: &str = "ready";
 const SETTING_UP: &str = "setting-up";
 /// How often it is looked whether what was lost was repaired.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// How often deadlines are looked at, and how often transfers between buckets are.
+/// How often deadlines are looked at, and how often all partitions and the transfers between buckets are.
 const TEND_EVERY: Duration = Duration::from_millis(200);
 const TRANSFERS_EVERY: u32 = 50;
 const PAGE: u32 = 1_000;
@@ -220,8 +220,8 @@ async fn look(engine: &redis::Engine, store: &Store) -> Result<(), Error> {
     Ok(())
 }
 
-/// Does what has to be done in Redis while nobody asks: releases what is overdue, finishes
-/// transfers between buckets whose borrower died.
+/// Does what has to be done in Redis while nobody asks: releases what is overdue, notices what was
+/// lost, finishes transfers between buckets whose borrower died.
 pub async fn tend(engine: redis::Engine, stop: CancellationToken) {
     for round in 0_u32.. {
         tokio::select! {
@@ -231,6 +231,7 @@ pub async fn tend(engine: redis::Engine, stop: CancellationToken) {
         // Whatever fails is tried again in a moment, and was told where it failed.
         let _later = engine.expire_due().await;
         if round.is_multiple_of(TRANSFERS_EVERY) {
+            let _later = engine.check_partitions().await;
             let _later = engine.finish_transfers().await;
         }
     }

@@ -210,12 +210,21 @@ impl Shared {
         pool: PoolId,
         buckets: u16,
     ) -> Result<Vec<Standing>, Error> {
+        let found = self.standings_found(pool, buckets).await?;
+        Ok(found.into_iter().map(Option::unwrap_or_default).collect())
+    }
+
+    /// `None` for a bucket that is not open yet, or cleared.
+    async fn standings_found(
+        self: &Arc<Self>,
+        pool: PoolId,
+        buckets: u16,
+    ) -> Result<Vec<Option<Standing>>, Error> {
         let stands = async |bucket| {
             let cell = self.bucket(CellId { pool, bucket }, buckets);
             Ok(match self.ask(&cell, Ask::Stand).await? {
-                Said::Stands(standing) => standing,
-                // Not open yet, or never.
-                _ => Standing::default(),
+                Said::Stands(standing) => Some(standing),
+                _ => None,
             })
         };
         try_join_all((0..buckets).map(stands)).await
@@ -360,6 +369,8 @@ pub struct Spread {
     pub units: u64,
     /// Units taken beyond what there was.
     pub short: u64,
+    /// Whether clearing the pool was cut off: some of its buckets are cleared, and the first is not.
+    pub half_cleared: bool,
 }
 
 impl Engine {
@@ -371,14 +382,17 @@ impl Engine {
             self.shared.compare_buckets(pool, terms.buckets).await?;
         }
         let before = self.shared.standings(pool, terms.buckets).await?;
-        let after = self.shared.standings(pool, terms.buckets).await?;
+        let found = self.shared.standings_found(pool, terms.buckets).await?;
+        // A bucket is opened before the first one of its pool, and cleared before it.
+        let half_cleared = found[0].is_some() && found.iter().any(Option::is_none);
+        let after: Vec<Standing> = found.into_iter().map(Option::unwrap_or_default).collect();
         let moves = |all: &[Standing]| -> Vec<u64> {
             all.iter().flat_map(|one| one.sent.iter().map(|sent| sent.number)).collect()
         };
         if moves(&before) != moves(&after) {
             return Ok(None);
         }
-        let mut spread = Spread::default();
+        let mut spread = Spread { half_cleared, ..Spread::default() };
         for (from, one) in (0_u16..).zip(&after) {
             spread.units += u64::from(one.share);
             spread.short += u64::from(one.short);

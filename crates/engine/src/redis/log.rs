@@ -200,27 +200,26 @@ impl Shared {
         Ok(all.into_iter().map(|(_, id)| id).collect())
     }
 
-    /// Fails when a partition is not the one that was there: what is not there is not none.
-    async fn check_all(&self) -> Result<(), Error> {
+    /// Fails when a partition does not answer, or is not the one that was there: what is not there is
+    /// not none. Every partition is looked at, whichever fails.
+    pub(super) async fn check_all(&self) -> Result<(), Error> {
         let place = self.link.place();
         let eras: Vec<_> = (0..place.partitions).map(|partition| self.era(partition)).collect();
         let known: Vec<_> = eras.iter().map(|era| era.known()).collect();
         let read = self.link.ask_each(|partition| {
             PartitionState::ask(&PartitionKeys::new(&place.prefix, partition).meta)
         });
-        let answers: Result<Vec<Value>, _> = read.await.into_iter().collect();
-        let answers = answers.map_err(|failure| {
-            tracing::warn!("partitions not looked at: {}", chain(&failure));
-            Error::Unavailable
-        })?;
         let mut all_right = true;
-        for (partition, answer) in (0_u16..).zip(answers) {
+        for (partition, answer) in (0_u16..).zip(read.await) {
             let (era, known) = (&eras[usize::from(partition)], known[usize::from(partition)]);
-            let state = PartitionState::read(answer);
-            if era.is_lost() {
-                all_right = false;
-            } else if !era.fits(known, &state) {
-                all_right &= self.loss(partition, era, &state).await == Loss::None;
+            match answer.map(PartitionState::read) {
+                Err(failure) => {
+                    tracing::debug!(partition, "not looked at: {}", chain(&failure));
+                    all_right = false;
+                }
+                Ok(_) if era.is_lost() => all_right = false,
+                Ok(state) if era.fits(known, &state) => {}
+                Ok(state) => all_right &= self.loss(partition, era, &state).await == Loss::None,
             }
         }
         if all_right { Ok(()) } else { Err(Error::Unavailable) }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use qiang_core::{Book, Claim, Event, PoolView, Refund};
 use qiang_engine::Stopwatch;
+use qiang_engine::redis::Spread;
 use qiang_store::{Order, Payment, ReviewStatus, Store};
 
 use super::{Error, MAX_LISTED, Mending, Report, Source, ToReview, Which, millis, replay};
@@ -91,7 +92,9 @@ impl Audit<'_> {
         if pool.cleared {
             return self.refunds(pool).await;
         }
-        self.units(pool).await?;
+        if self.units(pool).await? == Claims::AreGoing {
+            return self.refunds(pool).await;
+        }
         let (mut after, mut paid) = (0, 0);
         loop {
             let claims = self.source.claims(pool.id, after, CLAIMS).await?;
@@ -108,26 +111,18 @@ impl Audit<'_> {
 
     /// No more may be taken than there is, and the parts of a sale must hold what the sale has. Parts
     /// are read one after the other, so what does not fit is looked at again before it is told.
-    async fn units(&mut self, pool: &PoolView) -> Result<(), Error> {
+    async fn units(&mut self, pool: &PoolView) -> Result<Claims, Error> {
         let (mut pool, mut wrong) = (pool.clone(), None);
         for _ in 0..LOOKS_AT_UNITS {
-            let (taken, total) = (pool.tally.taken(), pool.total);
-            let units = self.source.units(pool.id).await?;
-            wrong = if taken > total {
-                Some(format!("{taken} units are taken of {total}: {} too many", taken - total))
-            } else {
-                let units = units.filter(|units| *units != u64::from(total));
-                units.map(|units| format!("its buckets hold {units} units of {total}"))
-            };
+            wrong = units_that_do_not_add_up(&pool, self.source.spread(pool.id).await?);
             match self.source.pool(pool.id).await? {
                 Some(now) if wrong.is_some() && !now.cleared => pool = now,
                 _ => break,
             }
         }
-        if let Some(what) = wrong {
-            self.report.differ(pool.id, None, Which::Engine, what);
-        }
-        Ok(())
+        let Some((what, claims)) = wrong else { return Ok(Claims::AreThere) };
+        self.report.differ(pool.id, None, Which::Engine, what);
+        Ok(claims)
     }
 
     async fn sale(&mut self, pool: &PoolView) -> Result<(), Error> {
@@ -407,6 +402,30 @@ impl Audit<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether the claims of a sale can be compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Claims {
+    AreThere,
+    /// The sale is being cleared.
+    AreGoing,
+}
+
+/// What is wrong with the units of a sale.
+fn units_that_do_not_add_up(pool: &PoolView, spread: Option<Spread>) -> Option<(String, Claims)> {
+    let (taken, total) = (pool.tally.taken(), pool.total);
+    if spread.is_some_and(|spread| spread.half_cleared) {
+        let what = "clearing this sale was cut off in the middle: clear it again".to_owned();
+        return Some((what, Claims::AreGoing));
+    }
+    let wrong = if taken > total {
+        Some(format!("{taken} units are taken of {total}: {} too many", taken - total))
+    } else {
+        let units = spread.map(|spread| spread.units).filter(|units| *units != u64::from(total));
+        units.map(|units| format!("its buckets hold {units} units of {total}"))
+    };
+    wrong.map(|what| (what, Claims::AreThere))
 }
 
 /// The order as an engine knows it.

@@ -2,6 +2,7 @@
 
 use qiang_core::{Book, Claim, ClaimId, PoolId, PoolState, PoolView, Refund};
 use qiang_engine::Engine;
+use qiang_engine::redis::Spread;
 use qiang_store::Store;
 
 use super::{Error, caught_up};
@@ -89,13 +90,11 @@ impl Source<'_> {
         })
     }
 
-    /// How many units the parts of a pool hold together, where it has parts; `None` while they move.
-    pub(super) async fn units(&self, pool: PoolId) -> Result<Option<u64>, Error> {
+    /// What the parts of a pool hold together, where it has parts; `None` while they move.
+    pub(super) async fn spread(&self, pool: PoolId) -> Result<Option<Spread>, Error> {
         match self {
             Self::Engine { engine: Engine::Redis(engine), .. }
-            | Self::At { engine: Engine::Redis(engine), .. } => {
-                Ok(engine.spread(pool).await?.map(|spread| spread.units))
-            }
+            | Self::At { engine: Engine::Redis(engine), .. } => Ok(engine.spread(pool).await?),
             Self::Engine { .. } | Self::At { .. } | Self::Book(_) => Ok(None),
         }
     }

@@ -1,6 +1,6 @@
 //! The newest of what the records and Redis hold of a sale.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use qiang_core::{Claim, PaymentId, PoolChange, PoolId, PoolState, Refund};
 use qiang_engine::redis::PoolRecord;
@@ -63,6 +63,74 @@ pub(super) fn merged(
     let mut refunds: Vec<Refund> = records.refunds;
     let known: HashSet<PaymentId> = refunds.iter().map(|refund| refund.payment.clone()).collect();
     refunds.extend(redis.refunds.into_iter().filter(|refund| !known.contains(&refund.payment)));
-    let claims = if cleared { Vec::new() } else { claims.into_values().collect() };
+    let claims: Vec<Claim> = if cleared { Vec::new() } else { claims.into_values().collect() };
+    conflicts.extend(paid_and_owed(&claims, &refunds));
     PoolRecord { history, claims, refunds, lost_through: redis.lost_through }
+}
+
+/// Payments that paid a claim by one book and are owed back by the other: one of the two forgot what
+/// the other decided. Both stand, because only the provider knows whether the money came once or twice.
+fn paid_and_owed<'a>(
+    claims: &'a [Claim],
+    refunds: &'a [Refund],
+) -> impl Iterator<Item = String> + use<'a> {
+    let paid: HashMap<&PaymentId, &Claim> =
+        claims.iter().filter_map(|claim| Some((claim.payment.as_ref()?, claim))).collect();
+    refunds.iter().filter_map(move |refund| {
+        let claim = paid.get(&refund.payment)?;
+        Some(format!(
+            "payment {}: it pays claim {} and is owed back as well; ask the provider whether it came \
+             once. If so, settle the refund without sending money",
+            refund.payment, claim.id
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use qiang_core::{Cents, ClaimId, RefundReason, State, Timestamp, UserId};
+
+    use super::{Claim, PaymentId, PoolId, PoolRecord, Refund, merged};
+
+    fn paid(number: u32, payment: &str) -> Claim {
+        let at = Timestamp::from_millis(1_000);
+        Claim {
+            id: ClaimId { pool: PoolId::new(1).expect("positive"), number },
+            user: UserId::new("alice").expect("an id"),
+            identity: None,
+            request: None,
+            quantity: 1,
+            unit_price: Cents::new(100),
+            portion: None,
+            state: State::Paid,
+            version: 2,
+            created_at: at,
+            changed_at: at,
+            hold_until: None,
+            pay_by: None,
+            payment: Some(PaymentId::new(payment).expect("an id")),
+            replaces: None,
+            reason: None,
+        }
+    }
+
+    /// Redis forgot that the payment paid; told again, it was owed back.
+    #[test]
+    fn a_payment_that_pays_in_one_book_and_is_owed_in_the_other_is_left_to_a_person() {
+        let refund = Refund {
+            order: ClaimId { number: 7, ..paid(7, "p-1").id },
+            payment: PaymentId::new("p-1").expect("an id"),
+            amount: Cents::new(100),
+            reason: RefundReason::ClaimLost,
+            at: Timestamp::from_millis(2_000),
+        };
+        let records =
+            PoolRecord { claims: vec![paid(7, "p-1"), paid(8, "p-2")], ..Default::default() };
+        let redis = PoolRecord { refunds: vec![refund.clone()], ..Default::default() };
+        let mut conflicts = Vec::new();
+        let both = merged(records, redis, &mut conflicts);
+        assert_eq!((both.claims.len(), both.refunds), (2, vec![refund]));
+        let told = "payment p-1: it pays claim 1-7 and is owed back as well";
+        assert!(conflicts.len() == 1 && conflicts[0].starts_with(told), "{conflicts:?}");
+    }
 }
