@@ -10,7 +10,6 @@ pub mod config;
 pub mod epochs;
 pub mod http;
 pub mod listener;
-mod load;
 pub mod metrics;
 pub mod nodes;
 pub mod orders;

@@ -17,7 +17,7 @@ use qiang_engine::redis::PoolRecord;
 
 pub use self::check::Sale;
 use self::line::Line;
-use crate::load::words::many;
+use qiang_load::words::many;
 
 /// The format this version writes. The first one did not say what was sent back, nor which sale is
 /// the current one.

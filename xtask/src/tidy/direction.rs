@@ -1,9 +1,9 @@
-//! Which crate may know which: `{core, sql} ← {engine, store, bus, cache} ← qiang`.
+//! Which crate may know which: `{core, sql} ← {engine, store, bus, cache} ← app ← domains ← qiang`.
 //!
-//! The four in the middle never depend on each other, core and sql depend on none of ours, sql is
-//! for engine and store, and testkit is for tests and chores only, as is chaos, which knows the
-//! product from outside and so nothing but testkit. A new crate is added to the table here, on
-//! purpose.
+//! Neighbours never know each other: not those in the middle, and not the domains. core and sql depend
+//! on none of ours, sql is for those who talk to databases, load knows a server only by what it says
+//! over the wire, testkit is for tests and chores only, as is chaos, which knows the product from
+//! outside and so nothing but testkit. A new crate is added to the table here, on purpose.
 
 use std::path::Path;
 
@@ -12,10 +12,24 @@ use serde_json::Value;
 
 use super::Problem;
 
-const MIDDLE: [&str; 4] = ["qiang-engine", "qiang-store", "qiang-bus", "qiang-cache"];
+const CORE: &str = "qiang-core";
 const SQL: &str = "qiang-sql";
+const MIDDLE: [&str; 4] = ["qiang-engine", "qiang-store", "qiang-bus", "qiang-cache"];
 /// Those who talk to SQL databases.
 const OVER_SQL: [&str; 2] = ["qiang-engine", "qiang-store"];
+const APP: &str = "qiang-app";
+const DOMAINS: [&str; 6] = [
+    "qiang-sales",
+    "qiang-accounts",
+    "qiang-guard",
+    "qiang-catalogue",
+    "qiang-social",
+    "qiang-delivery",
+];
+/// What knows none of ours.
+const LOAD: &str = "qiang-load";
+const PAGES: &str = "qiang-pages";
+const PRODUCT: &str = "qiang";
 const TESTKIT: &str = "qiang-testkit";
 const CHAOS: &str = "qiang-chaos";
 
@@ -48,21 +62,25 @@ pub(super) fn check(metadata: &Value, problems: &mut Vec<Problem>) {
 }
 
 fn is_known(name: &str) -> bool {
-    MIDDLE.contains(&name) || ["qiang-core", SQL, "qiang", "xtask", TESTKIT, CHAOS].contains(&name)
+    let single = [CORE, SQL, APP, LOAD, PAGES, PRODUCT, "xtask", TESTKIT, CHAOS];
+    MIDDLE.contains(&name) || DOMAINS.contains(&name) || single.contains(&name)
 }
 
 fn may_know(from: &str, to: &str, in_tests: bool) -> bool {
-    let to_core = to == "qiang-core";
-    let to_middle = MIDDLE.contains(&to);
+    let below_app = to == CORE || MIDDLE.contains(&to);
     match from {
         _ if to == CHAOS => from == "xtask",
         _ if to == TESTKIT => in_tests || from == "xtask" || from == CHAOS,
         // Its own tests use what it offers to the tests of others, and so do those.
         SQL => in_tests && to == SQL,
-        "qiang" | TESTKIT if in_tests && to == SQL => true,
+        PRODUCT | APP | TESTKIT if in_tests && to == SQL => true,
+        _ if DOMAINS.contains(&from) && in_tests && to == SQL => true,
         _ if to == SQL => OVER_SQL.contains(&from),
-        "qiang" | TESTKIT => to_core || to_middle,
-        _ if MIDDLE.contains(&from) => to_core,
+        PRODUCT => below_app || [APP, LOAD, PAGES].contains(&to) || DOMAINS.contains(&to),
+        APP | TESTKIT => below_app,
+        PAGES => to == APP,
+        _ if DOMAINS.contains(&from) => below_app || to == APP,
+        _ if MIDDLE.contains(&from) => to == CORE,
         _ => false,
     }
 }
@@ -102,6 +120,10 @@ mod tests {
         assert_eq!(complaints("xtask", "qiang-testkit", None), 0);
         assert_eq!(complaints("xtask", "qiang-chaos", None), 0);
         assert_eq!(complaints("qiang-chaos", "qiang-testkit", None), 0);
+        assert_eq!(complaints("qiang", "qiang-load", None), 0);
+        assert_eq!(complaints("qiang", "qiang-sales", None), 0);
+        assert_eq!(complaints("qiang-sales", "qiang-app", None), 0);
+        assert_eq!(complaints("qiang-sales", "qiang-store", None), 0);
     }
 
     #[test]
@@ -116,6 +138,10 @@ mod tests {
         assert_eq!(complaints("qiang", "qiang-sql", None), 1);
         assert_eq!(complaints("qiang-bus", "qiang-sql", None), 1);
         assert_eq!(complaints("qiang-chaos", "qiang", None), 1);
+        assert_eq!(complaints("qiang-load", "qiang-core", None), 1);
+        assert_eq!(complaints("qiang-app", "qiang-sales", None), 1);
+        assert_eq!(complaints("qiang-sales", "qiang-accounts", None), 1);
+        assert_eq!(complaints("qiang-accounts", "qiang", None), 1);
         assert_eq!(complaints("qiang", "qiang-chaos", Some("dev")), 1);
     }
 

@@ -18,12 +18,12 @@ use super::output;
 use crate::audit::{self, Mending, Report, Source};
 use crate::client::Client;
 use crate::config::{Config, EngineUrl};
-use crate::load::words::many;
 use crate::projector::{self, Projector};
 use crate::secrets::Secrets;
 use crate::server::{Opened, open_store};
 use crate::token::{Key, Principal, Role};
 use crate::{epochs, running};
+use qiang_load::words::many;
 
 /// An audit of millions of claims takes its time.
 const PATIENCE: Duration = Duration::from_secs(3_600);

@@ -1,20 +1,23 @@
 //! `qiang demo`: a sale from opening to audit, with a crowd over real HTTP.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::http::header::AUTHORIZATION;
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
-use bytes::Bytes;
+use axum::http::{HeaderValue, Method, StatusCode};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use qiang_core::{Timestamp, UserId};
-use qiang_engine::{Clock as _, Stopwatch, SystemClock};
+use qiang_engine::{Clock as _, SystemClock};
+use qiang_load::ask::Verb;
+use qiang_load::http::Http;
+use qiang_load::result::{Ended, ended};
+use qiang_load::scenario::Scenario;
+use qiang_load::wire::{Door, Wire};
+use qiang_load::work::Work;
+use qiang_load::{Pace, Plan, Running};
 use serde_json::{Value, json};
 
 use super::output;
@@ -98,10 +101,8 @@ async fn show(args: &Args, server: &Server) -> anyhow::Result<Report> {
     let now = SystemClock.now();
     let sale = open_sale(server, stock, now).await?;
     output::say(format_args!("a sale of {stock} units, one for each buyer, is open"));
-    let crowd = Crowd::new(server, &sale, users, now)?;
     output::say(format_args!("{users} users come running over {connections} connections"));
-    let result = crowd.run(connections, stock).await?;
-    result.print()?;
+    let granted = print(&*crowd(server, &sale, args, now).await?)?;
     server.drain().await?;
     let report = audit::run(&server.app, Depth::RecordsAndLog, Mending::LookOnly).await?;
     let verdict = if report.ok { "all books agree" } else { "THE BOOKS DIFFER" };
@@ -109,7 +110,6 @@ async fn show(args: &Args, server: &Server) -> anyhow::Result<Report> {
         "audit     {verdict}: engine = replayed log = records, {} claims and {} orders in {} ms",
         report.claims, report.orders, report.took_ms
     ))?;
-    let granted = result.outcomes.get("granted").copied().unwrap_or(0);
     anyhow::ensure!(granted == u64::from(stock.min(users)), "{granted} units were granted");
     Ok(report)
 }
@@ -133,141 +133,93 @@ fn token(server: &Server, user: &str, role: Role, now: Timestamp) -> anyhow::Res
     Ok(HeaderValue::from_str(&server.app.tokens.mint(&who, now))?)
 }
 
-/// Everybody who wants one.
-struct Crowd {
-    address: SocketAddr,
-    path: Uri,
-    tokens: Vec<HeaderValue>,
-    next: AtomicU64,
-    granted: AtomicU64,
-}
-
-/// How it went.
-struct Outcome {
-    /// By `granted`, or the code of the refusal.
-    outcomes: BTreeMap<String, u64>,
-    latencies_us: Vec<u64>,
-    took: Duration,
-}
-
-impl Crowd {
-    fn new(server: &Server, sale: &str, users: u32, now: Timestamp) -> anyhow::Result<Arc<Self>> {
-        let user = |number| token(server, &format!("user-{number}"), Role::Buyer, now);
-        Ok(Arc::new(Self {
-            address: server.address,
-            path: format!("/api/v1/sales/{sale}/claims").parse()?,
-            tokens: (1..=users).map(user).collect::<anyhow::Result<_>>()?,
-            next: AtomicU64::new(0),
-            granted: AtomicU64::new(0),
-        }))
-    }
-
-    async fn run(self: &Arc<Self>, connections: u32, stock: u32) -> anyhow::Result<Outcome> {
-        let view = View::new(stock, self.tokens.len() as u64);
-        let watch = Stopwatch::start();
-        let buyers: Vec<_> =
-            (0..connections).map(|_| tokio::spawn(Arc::clone(self).buy())).collect();
-        let drawing = {
-            let (crowd, view) = (Arc::clone(self), view.clone());
-            tokio::spawn(async move {
-                loop {
-                    view.draw(&crowd);
-                    tokio::time::sleep(REDRAW).await;
-                }
-            })
-        };
-        let mut all =
-            Outcome { outcomes: BTreeMap::new(), latencies_us: Vec::new(), took: Duration::ZERO };
-        for buyer in buyers {
-            let (outcomes, latencies) = buyer.await??;
-            for (outcome, count) in outcomes {
-                *all.outcomes.entry(outcome).or_default() += count;
-            }
-            all.latencies_us.extend(latencies);
-        }
-        all.took = watch.elapsed();
-        drawing.abort();
-        view.end();
-        all.latencies_us.sort_unstable();
-        Ok(all)
-    }
-
-    /// One connection, over which one user after the other asks once.
-    async fn buy(self: Arc<Self>) -> anyhow::Result<(BTreeMap<String, u64>, Vec<u64>)> {
-        let mut client = Client::connect(self.address).await?;
-        let (mut outcomes, mut latencies) = (BTreeMap::new(), Vec::new());
-        loop {
-            let user = usize::try_from(self.next.fetch_add(1, Ordering::Relaxed))?;
-            let Some(token) = self.tokens.get(user) else { return Ok((outcomes, latencies)) };
-            let headers: [(HeaderName, HeaderValue); 1] = [(AUTHORIZATION, token.clone())];
-            let watch = Stopwatch::start();
-            let answer =
-                client.send(Method::POST, self.path.clone(), &headers, Bytes::new()).await?;
-            latencies.push(u64::try_from(watch.elapsed().as_micros())?);
-            let outcome = if answer.status == StatusCode::CREATED {
-                self.granted.fetch_add(1, Ordering::Relaxed);
-                "granted".to_owned()
-            } else {
-                let problem: Value = answer.json()?;
-                problem["code"].as_str().unwrap_or("unknown").to_owned()
-            };
-            *outcomes.entry(outcome).or_default() += 1;
+/// Sends everybody at the sale, each once, and draws meanwhile.
+async fn crowd(
+    server: &Server,
+    sale: &str,
+    args: &Args,
+    now: Timestamp,
+) -> anyhow::Result<Arc<Work>> {
+    let user = |number| -> anyhow::Result<Box<str>> {
+        Ok(token(server, &format!("user-{number}"), Role::Buyer, now)?.to_str()?.into())
+    };
+    let tokens = (1..=args.users).map(user).collect::<anyhow::Result<_>>()?;
+    let http = Http::new(&server.address.to_string(), sale, "demo", tokens);
+    let plan = Plan {
+        scenario: Scenario::Sellout,
+        pace: Pace::Closed,
+        duration: Duration::MAX,
+        users: args.users,
+        connections: args.connections as usize,
+        depth: 1,
+        seed: 0,
+    };
+    let door = Door { address: server.address, wire: Wire::Http(http) };
+    let mut running = Running::start(plan, door).await?;
+    let bars = Bars::new(args.stock, args.users);
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(REDRAW) => bars.draw(&running.work),
+            () = running.ended() => break,
         }
     }
+    bars.end();
+    Ok(running.join())
 }
 
 /// What can be watched while it happens; on a terminal only.
-#[derive(Clone)]
-struct View {
-    stock: ProgressBar,
+struct Bars {
+    sold: ProgressBar,
     asked: ProgressBar,
 }
 
-impl View {
-    fn new(stock: u32, users: u64) -> Self {
+impl Bars {
+    fn new(stock: u32, users: u32) -> Self {
         let bars = MultiProgress::new();
-        let bar = |len: u64, template: &str| {
-            let bar = bars.add(ProgressBar::new(len));
+        let bar = |len: u32, template: &str| {
+            let bar = bars.add(ProgressBar::new(len.into()));
             match ProgressStyle::with_template(template) {
                 Ok(style) => bar.with_style(style),
                 Err(_) => bar,
             }
         };
         Self {
-            stock: bar(u64::from(stock), "  sold   {bar:40} {human_pos}/{human_len}"),
+            sold: bar(stock, "  sold   {bar:40} {human_pos}/{human_len}"),
             asked: bar(users, "  asked  {bar:40} {human_pos}/{human_len}  {per_sec}"),
         }
     }
 
-    fn draw(&self, crowd: &Crowd) {
-        self.stock.set_position(crowd.granted.load(Ordering::Relaxed));
-        let asked = crowd.next.load(Ordering::Relaxed);
-        self.asked.set_position(asked.min(crowd.tokens.len() as u64));
+    fn draw(&self, work: &Work) {
+        let ended = ended(&work.desk().recorder);
+        self.sold.set_position(granted(&ended));
+        self.asked.set_position(ended.iter().map(|ended| ended.count).sum());
     }
 
     fn end(&self) {
-        self.stock.finish_and_clear();
+        self.sold.finish_and_clear();
         self.asked.finish_and_clear();
     }
 }
 
-impl Outcome {
-    fn print(&self) -> anyhow::Result<()> {
-        for (outcome, count) in &self.outcomes {
-            output::data(format_args!("{outcome:<9} {count}"))?;
-        }
-        let asked = self.latencies_us.len();
-        let secs = self.took.as_secs_f64();
-        let at = |percent: usize| {
-            let place = (asked * percent / 100).min(asked.saturating_sub(1));
-            Duration::from_micros(self.latencies_us.get(place).copied().unwrap_or(0))
-        };
-        output::data(format_args!(
-            "speed     {asked} claims decided in {secs:.2} s: {:.0} a second, half within {:.1?}, 99% within {:.1?}",
-            asked as f64 / secs,
-            at(50),
-            at(99),
-        ))?;
-        Ok(())
+fn granted(ended: &[Ended]) -> u64 {
+    let granted = ended.iter().filter(|ended| ended.outcome == Verb::Claim.done());
+    granted.map(|ended| ended.count).sum()
+}
+
+/// Says who got what and how fast; gives how many were granted.
+fn print(work: &Work) -> anyhow::Result<u64> {
+    let (desk, secs) = (work.desk(), work.elapsed().as_secs_f64());
+    let ended = ended(&desk.recorder);
+    for Ended { outcome, count, .. } in &ended {
+        output::data(format_args!("{outcome:<9} {count}"))?;
     }
+    let latency = desk.recorder.latency();
+    output::data(format_args!(
+        "speed     {} claims decided in {secs:.2} s: {:.0} a second, half within {:.1?}, 99% within {:.1?}",
+        latency.count,
+        latency.count as f64 / secs,
+        Duration::from_micros(latency.p50_us),
+        Duration::from_micros(latency.p99_us),
+    ))?;
+    Ok(granted(&ended))
 }

@@ -16,11 +16,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::output;
 use crate::config::{Config, EngineUrl};
-use crate::load::words::many;
 use crate::projector::Projector;
 use crate::server::{Opened, open_store};
 use crate::transfer::{self, Known};
 use crate::{app, audit, epochs};
+use qiang_load::words::many;
 
 const PAGE: u32 = 1_000;
 const POOLS: usize = 100;

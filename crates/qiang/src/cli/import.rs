@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::output;
 use crate::config::{Config, EngineUrl};
-use crate::load::words::many;
 use crate::server::{Opened, open_store};
 use crate::transfer::{self, Contents, Known, Sale};
 use crate::{app, epochs};
+use qiang_load::words::many;
 
 const BATCH: usize = 1_000;
 

@@ -17,15 +17,15 @@ use crate::cli::{Misuse, output};
 use crate::client::Client;
 use crate::config::Config;
 use crate::http::json_time;
-use crate::load::http::Http;
-use crate::load::processor::Meter;
-use crate::load::resp::Resp;
-use crate::load::result::{Got, Level, Machine, Point, Run, Wanted, ended};
-use crate::load::scenario::PRICE_CENTS;
-use crate::load::view::{Moment, View};
-use crate::load::wire::{Door, Protocol, Wire};
-use crate::load::words::{figure, many};
-use crate::load::{Pace, Plan, Running};
+use qiang_load::http::Http;
+use qiang_load::processor::Meter;
+use qiang_load::resp::Resp;
+use qiang_load::result::{Got, Level, Machine, Point, Run, Wanted, ended};
+use qiang_load::scenario::PRICE_CENTS;
+use qiang_load::view::{Moment, View};
+use qiang_load::wire::{Door, Protocol, Wire};
+use qiang_load::words::{figure, many};
+use qiang_load::{Pace, Plan, Running};
 
 /// The stock is looked at, and the view drawn, so often.
 const WATCH: Duration = Duration::from_millis(250);

@@ -14,12 +14,12 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::own::Own;
-use crate::audit::Report;
 use crate::client::{Client, Response};
 use crate::config::Config;
-use crate::load::ledger::Books;
 use crate::secrets::{self, Secrets};
 use crate::token::{Key, Principal, Role};
+use qiang_load::ledger::Books;
+use qiang_load::result::Audit;
 
 /// An audit of millions of claims takes its time.
 const AUDIT_PATIENCE: Duration = Duration::from_secs(3_600);
@@ -151,7 +151,7 @@ impl Target {
     }
 
     /// What the server says of the sale, and all books compared.
-    pub(super) async fn books(&mut self, id: &str) -> anyhow::Result<(Books, Report)> {
+    pub(super) async fn books(&mut self, id: &str) -> anyhow::Result<(Books, Audit)> {
         // A fresh connection: the old one may have a late answer on it.
         self.client.set_timeout(AUDIT_PATIENCE);
         self.client.reconnect().await.context("the server is gone")?;
@@ -164,7 +164,7 @@ impl Target {
             answer.status,
             text(&answer)
         );
-        let report: Report = answer.json()?;
+        let report: Audit = answer.json()?;
         let sale = self.sale(id).await?;
         let listed = report.differences.len() as u64;
         let own = report.differences.iter().filter(|one| one.sale_id == id).count() as u64;

@@ -8,7 +8,7 @@ use super::processor::Processor;
 const FELT: f64 = 0.01;
 
 /// With separators: `12,345`.
-pub(crate) fn amount(number: u64) -> String {
+pub fn amount(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.chars().enumerate() {
@@ -21,12 +21,12 @@ pub(crate) fn amount(number: u64) -> String {
 }
 
 /// How many of what.
-pub(crate) fn many(count: u64, one: &str, more: &str) -> String {
+pub fn many(count: u64, one: &str, more: &str) -> String {
     format!("{} {}", amount(count), if count == 1 { one } else { more })
 }
 
 /// A rate, or another figure whose fraction matters only while it is small.
-pub(crate) fn figure(value: f64) -> String {
+pub fn figure(value: f64) -> String {
     if !value.is_finite() || value < 0.0 {
         return "–".to_owned();
     }
@@ -40,13 +40,13 @@ pub(crate) fn figure(value: f64) -> String {
 }
 
 /// A latency, given in microseconds: `0.85 ms`, `12.3 ms`, `1.50 s`.
-pub(crate) fn latency(us: u64) -> String {
+pub fn latency(us: u64) -> String {
     let ms = us as f64 / 1_000.0;
     if ms >= 1_000.0 { format!("{} s", figure(ms / 1_000.0)) } else { format!("{} ms", figure(ms)) }
 }
 
 /// How busy a machine was, and what its host took away if that could be felt.
-pub(crate) fn busy(processor: Processor) -> String {
+pub fn busy(processor: Processor) -> String {
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     let Processor { busy, stolen, stolen_at_worst } = processor;
     let mut text = format!("{} busy", percent(busy));
@@ -58,7 +58,7 @@ pub(crate) fn busy(processor: Processor) -> String {
 }
 
 /// A length of time as it is given on the command line: `90`, `30s`, `500ms`, `2m`, `1h`.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a time like 30s, 500ms, 2m or 1h");
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

@@ -15,7 +15,7 @@ use super::work::Work;
 const MAX_NAMES: usize = 5;
 
 /// One moment of a run.
-pub(crate) struct Moment {
+pub struct Moment {
     elapsed: Duration,
     got: f64,
     latency: Percentiles,
@@ -27,7 +27,7 @@ pub(crate) struct Moment {
 
 impl Moment {
     /// Of a run, after its newest slice.
-    pub(crate) fn of(work: &Work, available: Option<u64>) -> Self {
+    pub fn of(work: &Work, available: Option<u64>) -> Self {
         let waiting = work.waiting();
         let desk = work.desk();
         let mut all: BTreeMap<&'static str, u64> = BTreeMap::new();
@@ -78,7 +78,7 @@ fn answered_per_sec(slice: &Slice) -> f64 {
 }
 
 /// Where a run is shown.
-pub(crate) enum View {
+pub enum View {
     /// Nowhere.
     Quiet,
     /// On a terminal.
@@ -93,7 +93,7 @@ pub(crate) enum View {
 }
 
 /// Four lines that are drawn again and again.
-pub(crate) struct Block {
+pub struct Block {
     wanted: String,
     stock: u64,
     time: ProgressBar,
@@ -103,7 +103,7 @@ pub(crate) struct Block {
 }
 
 impl View {
-    pub(crate) fn block(pace: Pace, duration: Duration, stock: u32) -> Self {
+    pub fn block(pace: Pace, duration: Duration, stock: u32) -> Self {
         let bars = MultiProgress::new();
         let line = |len: u64, template: &str| {
             let bar = bars.add(ProgressBar::new(len));
@@ -123,12 +123,12 @@ impl View {
         })
     }
 
-    pub(crate) fn lines(pace: Pace, say: fn(&str)) -> Self {
+    pub fn lines(pace: Pace, say: fn(&str)) -> Self {
         Self::Lines { wanted: wanted(pace), say }
     }
 
     /// Shows a moment.
-    pub(crate) fn draw(&self, moment: &Moment) {
+    pub fn draw(&self, moment: &Moment) {
         let Moment { elapsed, got, latency: p, waiting, .. } = moment;
         let speeds = format!(
             "p50 {}  p99 {}  p99.9 {}",
@@ -167,7 +167,7 @@ impl View {
     }
 
     /// Takes a block away again.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         if let Self::Block(Block { time, left, speed, ends, .. }) = self {
             for bar in [time, left, speed, ends] {
                 bar.finish_and_clear();

@@ -16,12 +16,12 @@ const DIGITS: u8 = 3;
 /// Of one slice: one percent is enough for a plot.
 const SLICE_DIGITS: u8 = 2;
 /// A run has so many slices at most; what comes later is in the last.
-pub(crate) const MAX_SLICES: usize = 3_600;
+pub const MAX_SLICES: usize = 3_600;
 
 /// What an outcome means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Class {
+pub enum Class {
     /// It was done.
     Done,
     /// It had been done before.
@@ -34,13 +34,13 @@ pub(crate) enum Class {
 
 /// How a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Outcome {
-    pub(crate) class: Class,
-    pub(crate) name: &'static str,
+pub struct Outcome {
+    pub class: Class,
+    pub name: &'static str,
 }
 
 impl Outcome {
-    pub(crate) fn of(ask: &Ask, answer: &Answer) -> Self {
+    pub fn of(ask: &Ask, answer: &Answer) -> Self {
         let (class, name) = match *answer {
             Answer::Done { .. } => (Class::Done, ask.verb.done()),
             Answer::Again { .. } => (Class::Again, "had_it_already"),
@@ -52,23 +52,23 @@ impl Outcome {
         Self { class, name }
     }
 
-    pub(crate) const fn error(name: &'static str) -> Self {
+    pub const fn error(name: &'static str) -> Self {
         Self { class: Class::Error, name }
     }
 }
 
 /// How many ended how.
-pub(crate) type Counts = BTreeMap<Outcome, u64>;
+pub type Counts = BTreeMap<Outcome, u64>;
 
 /// Latencies, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Percentiles {
-    pub(crate) count: u64,
-    pub(crate) p50_us: u64,
-    pub(crate) p90_us: u64,
-    pub(crate) p99_us: u64,
-    pub(crate) p999_us: u64,
-    pub(crate) max_us: u64,
+pub struct Percentiles {
+    pub count: u64,
+    pub p50_us: u64,
+    pub p90_us: u64,
+    pub p99_us: u64,
+    pub p999_us: u64,
+    pub max_us: u64,
 }
 
 impl Percentiles {
@@ -87,18 +87,18 @@ impl Percentiles {
 
 /// A part of the run.
 #[derive(Debug, Clone)]
-pub(crate) struct Slice {
-    pub(crate) from: Duration,
-    pub(crate) to: Duration,
-    pub(crate) latency: Percentiles,
-    pub(crate) outcomes: Counts,
+pub struct Slice {
+    pub from: Duration,
+    pub to: Duration,
+    pub latency: Percentiles,
+    pub outcomes: Counts,
     /// The share of the processors that the host took away; `None` if nobody tells.
-    pub(crate) stolen: Option<f64>,
+    pub stolen: Option<f64>,
 }
 
 /// Everything measured so far.
 #[derive(Debug)]
-pub(crate) struct Recorder {
+pub struct Recorder {
     latency: Histogram<u64>,
     service: Histogram<u64>,
     by_verb: BTreeMap<Verb, Histogram<u64>>,
@@ -108,18 +108,18 @@ pub(crate) struct Recorder {
     slice_from: Duration,
     slices: Vec<Slice>,
     /// Requests that were sent again because an answer did not come.
-    pub(crate) resent: u64,
+    pub resent: u64,
 }
 
 /// One request and its end.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sample {
-    pub(crate) verb: Verb,
-    pub(crate) outcome: Outcome,
+pub struct Sample {
+    pub verb: Verb,
+    pub outcome: Outcome,
     /// From the planned arrival to the answer.
-    pub(crate) latency: Duration,
+    pub latency: Duration,
     /// From the moment it was sent to the answer.
-    pub(crate) service: Duration,
+    pub service: Duration,
 }
 
 impl Recorder {
@@ -138,7 +138,7 @@ impl Recorder {
     }
 
     /// A request ended, with an answer or without; either way it took its time.
-    pub(crate) fn record(&mut self, sample: &Sample) {
+    pub fn record(&mut self, sample: &Sample) {
         let us = micros(sample.latency);
         self.latency.saturating_record(us);
         self.slice.saturating_record(us);
@@ -149,7 +149,7 @@ impl Recorder {
     }
 
     /// Requests that ended before they were sent: they have no latency.
-    pub(crate) fn count(&mut self, verb: Verb, outcome: Outcome, count: u64) {
+    pub fn count(&mut self, verb: Verb, outcome: Outcome, count: u64) {
         if count > 0 {
             *self.outcomes.entry(verb).or_default().entry(outcome).or_default() += count;
             *self.slice_outcomes.entry(outcome).or_default() += count;
@@ -157,7 +157,7 @@ impl Recorder {
     }
 
     /// Ends a slice and begins the next.
-    pub(crate) fn cut(&mut self, now: Duration, stolen: Option<f64>) {
+    pub fn cut(&mut self, now: Duration, stolen: Option<f64>) {
         if self.slices.len() < MAX_SLICES && now > self.slice_from {
             self.slices.push(Slice {
                 from: self.slice_from,
@@ -171,27 +171,27 @@ impl Recorder {
         }
     }
 
-    pub(crate) fn slices(&self) -> &[Slice] {
+    pub fn slices(&self) -> &[Slice] {
         &self.slices
     }
 
-    pub(crate) fn slice_from(&self) -> Duration {
+    pub fn slice_from(&self) -> Duration {
         self.slice_from
     }
 
-    pub(crate) fn outcomes(&self) -> &BTreeMap<Verb, Counts> {
+    pub fn outcomes(&self) -> &BTreeMap<Verb, Counts> {
         &self.outcomes
     }
 
-    pub(crate) fn latency(&self) -> Percentiles {
+    pub fn latency(&self) -> Percentiles {
         Percentiles::of(&self.latency)
     }
 
-    pub(crate) fn service(&self) -> Percentiles {
+    pub fn service(&self) -> Percentiles {
         Percentiles::of(&self.service)
     }
 
-    pub(crate) fn by_verb(&self) -> BTreeMap<Verb, Percentiles> {
+    pub fn by_verb(&self) -> BTreeMap<Verb, Percentiles> {
         self.by_verb.iter().map(|(verb, histogram)| (*verb, Percentiles::of(histogram))).collect()
     }
 }

@@ -13,7 +13,7 @@ use super::words::{amount, many};
 
 /// What clients were told about one sale.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub struct Ledger {
     told: HashMap<u32, Told>,
     released: u64,
     /// Numbers that were granted to two requests.
@@ -39,36 +39,36 @@ struct Told {
 
 /// What the server says about the same sale.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Books {
-    pub(crate) stock: u64,
-    pub(crate) available: u64,
-    pub(crate) held: u64,
-    pub(crate) ordered: u64,
-    pub(crate) paid: u64,
+pub struct Books {
+    pub stock: u64,
+    pub available: u64,
+    pub held: u64,
+    pub ordered: u64,
+    pub paid: u64,
     /// Differences that the server's own audit found in this sale.
-    pub(crate) differences: u64,
+    pub differences: u64,
 }
 
 /// Whether the sale was exact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Verdict {
+pub struct Verdict {
     /// What clients were told is what happened, and nobody has more than there is.
-    pub(crate) exact: bool,
+    pub exact: bool,
     /// All of it in one line.
-    pub(crate) line: String,
+    pub line: String,
     /// Claims that clients were told they have, or had.
-    pub(crate) granted: u64,
+    pub granted: u64,
     /// Of these, given back.
-    pub(crate) released: u64,
+    pub released: u64,
     /// Users who were granted something.
-    pub(crate) users: u64,
+    pub users: u64,
     /// Requests that may have had an effect nobody was told of.
-    pub(crate) unknown: u64,
+    pub unknown: u64,
 }
 
 impl Ledger {
     /// An answer arrived.
-    pub(crate) fn heard(&mut self, ask: &Ask, answer: &Answer) {
+    pub fn heard(&mut self, ask: &Ask, answer: &Answer) {
         let (number, first) = match *answer {
             Answer::Done { number } => (number, true),
             Answer::Again { number } => (number, false),
@@ -95,12 +95,12 @@ impl Ledger {
     }
 
     /// The answer to this got lost; it is asked again.
-    pub(crate) fn lost(&mut self, ask: &Ask) {
+    pub fn lost(&mut self, ask: &Ask) {
         self.lost += u64::from(ask.verb == Verb::Claim);
     }
 
     /// Nobody will ever tell what became of this.
-    pub(crate) fn unknown(&mut self, ask: &Ask) {
+    pub fn unknown(&mut self, ask: &Ask) {
         match ask.verb {
             Verb::Claim => self.unknown_claims += 1,
             Verb::Release => self.unknown_releases += 1,
@@ -109,7 +109,7 @@ impl Ledger {
     }
 
     /// The server does not say anything: what clients were told stands alone.
-    pub(crate) fn unproven(&self, why: &str) -> Verdict {
+    pub fn unproven(&self, why: &str) -> Verdict {
         let (users, _) = self.users(u32::MAX);
         Verdict {
             exact: false,
@@ -122,7 +122,7 @@ impl Ledger {
     }
 
     /// Compares with what the server says.
-    pub(crate) fn verdict(&self, books: &Books, limit_per_user: u32) -> Verdict {
+    pub fn verdict(&self, books: &Books, limit_per_user: u32) -> Verdict {
         let mut wrong = Vec::new();
         let mut complain = |is_wrong: bool, what: String| {
             if is_wrong {

@@ -14,7 +14,7 @@ const STYLE: &str = include_str!("page.css");
 const MAX_SHARES: usize = 6;
 
 /// The whole page.
-pub(crate) fn html(run: &Run) -> String {
+pub fn html(run: &Run) -> String {
     let title = format!("qiang bench: {}", run.wanted.scenario.word());
     let verdict = if run.verdict.exact { "verdict" } else { "verdict bad" };
     format!(

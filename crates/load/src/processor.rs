@@ -8,18 +8,18 @@ use serde::Serialize;
 
 /// Shares of the time of all processors, from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(crate) struct Processor {
+pub struct Processor {
     /// At work, for whomever.
-    pub(crate) busy: f64,
+    pub busy: f64,
     /// Taken away by the host.
-    pub(crate) stolen: f64,
+    pub stolen: f64,
     /// The same, in the second when it was most.
-    pub(crate) stolen_at_worst: f64,
+    pub stolen_at_worst: f64,
 }
 
 /// Looks at the processors from time to time.
 #[derive(Debug)]
-pub(crate) struct Meter {
+pub struct Meter {
     begun: Ticks,
     last: Ticks,
     last_at: Duration,
@@ -39,13 +39,13 @@ const SECOND: Duration = Duration::from_secs(1);
 
 impl Meter {
     /// Nothing where no kernel tells.
-    pub(crate) fn start() -> Option<Self> {
+    pub fn start() -> Option<Self> {
         let begun = Ticks::read()?;
         Some(Self { begun, last: begun, last_at: Duration::ZERO, last_slice: begun, worst: 0.0 })
     }
 
     /// To be called a few times a second, with the time since the start.
-    pub(crate) fn look(&mut self, at: Duration) {
+    pub fn look(&mut self, at: Duration) {
         if at.saturating_sub(self.last_at) < SECOND {
             return;
         }
@@ -56,7 +56,7 @@ impl Meter {
     }
 
     /// The share that was taken away since this was asked the last time.
-    pub(crate) fn stolen(&mut self) -> Option<f64> {
+    pub fn stolen(&mut self) -> Option<f64> {
         let now = Ticks::read()?;
         let since = now.since(self.last_slice);
         self.last_slice = now;
@@ -64,7 +64,7 @@ impl Meter {
     }
 
     /// Since the start.
-    pub(crate) fn result(&self) -> Option<Processor> {
+    pub fn result(&self) -> Option<Processor> {
         let all = Ticks::read()?.since(self.begun);
         // A run shorter than a second has no worst one.
         Some(Processor { stolen_at_worst: self.worst.max(all.stolen), ..all })

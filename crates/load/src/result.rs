@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::ledger::{Books, Verdict};
 use super::processor::Processor;
@@ -15,102 +15,126 @@ use super::{Pace, Plan, Scenario};
 
 /// One run.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Run {
-    pub(crate) version: &'static str,
-    pub(crate) started_at: String,
-    pub(crate) command: String,
-    pub(crate) machine: Machine,
-    pub(crate) wanted: Wanted,
-    pub(crate) got: Got,
-    pub(crate) outcomes: Vec<Ended>,
+pub struct Run {
+    pub version: &'static str,
+    pub started_at: String,
+    pub command: String,
+    pub machine: Machine,
+    pub wanted: Wanted,
+    pub got: Got,
+    pub outcomes: Vec<Ended>,
     /// From the planned arrival to the answer.
-    pub(crate) latency: Percentiles,
+    pub latency: Percentiles,
     /// From the moment a request was sent to the answer.
-    pub(crate) service: Percentiles,
-    pub(crate) latency_by_request: BTreeMap<&'static str, Percentiles>,
-    pub(crate) series: Vec<Point>,
-    pub(crate) stock: Vec<Level>,
+    pub service: Percentiles,
+    pub latency_by_request: BTreeMap<&'static str, Percentiles>,
+    pub series: Vec<Point>,
+    pub stock: Vec<Level>,
     /// What the server says of the sale; `null` if it says nothing any more.
-    pub(crate) books: Option<Books>,
+    pub books: Option<Books>,
     /// Its audit; `null` likewise.
-    pub(crate) audit: Option<crate::audit::Report>,
-    pub(crate) verdict: Verdict,
+    pub audit: Option<Audit>,
+    pub verdict: Verdict,
+}
+
+/// What the server's audit of all its books found.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Audit {
+    pub ok: bool,
+    pub sales: u64,
+    pub claims: u64,
+    pub orders: u64,
+    pub payments: u64,
+    pub refunds: u64,
+    pub difference_count: u64,
+    /// The first of them.
+    pub differences: Vec<Difference>,
+    pub took_ms: u64,
+}
+
+/// One thing on which two books of the server disagree.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Difference {
+    pub sale_id: String,
+    pub claim_id: Option<String>,
+    pub book: String,
+    pub what: String,
 }
 
 /// Where it ran.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Machine {
-    pub(crate) cores: usize,
-    pub(crate) cpu: String,
-    pub(crate) system: String,
+pub struct Machine {
+    pub cores: usize,
+    pub cpu: String,
+    pub system: String,
 }
 
 /// What was asked for.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Wanted {
+pub struct Wanted {
     /// The server, or `null` for one of its own.
-    pub(crate) url: Option<String>,
-    pub(crate) protocol: Protocol,
-    pub(crate) scenario: Scenario,
+    pub url: Option<String>,
+    pub protocol: Protocol,
+    pub scenario: Scenario,
     /// Arrivals a second; `null` in a closed loop.
-    pub(crate) rate: Option<f64>,
-    pub(crate) arrivals: Option<Spacing>,
-    pub(crate) duration_secs: f64,
-    pub(crate) connections: usize,
-    pub(crate) pipeline: usize,
-    pub(crate) users: u32,
-    pub(crate) stock: u32,
-    pub(crate) seed: u64,
+    pub rate: Option<f64>,
+    pub arrivals: Option<Spacing>,
+    pub duration_secs: f64,
+    pub connections: usize,
+    pub pipeline: usize,
+    pub users: u32,
+    pub stock: u32,
+    pub seed: u64,
 }
 
 /// What came of it.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Got {
-    pub(crate) sale_id: String,
-    pub(crate) took_secs: f64,
+pub struct Got {
+    pub sale_id: String,
+    pub took_secs: f64,
     /// Requests that ended, one way or another.
-    pub(crate) requests: u64,
+    pub requests: u64,
     /// Of these, errors of any kind.
-    pub(crate) errors: u64,
+    pub errors: u64,
     /// Ended without an error, for each second.
-    pub(crate) per_sec: f64,
+    pub per_sec: f64,
     /// Sent again, because an answer did not come.
-    pub(crate) resent: u64,
+    pub resent: u64,
     /// What this machine did meanwhile; `null` if it does not tell.
-    pub(crate) processor: Option<Processor>,
+    pub processor: Option<Processor>,
 }
 
 /// How many requests of a kind ended in which way.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Ended {
-    pub(crate) request: &'static str,
-    pub(crate) outcome: &'static str,
-    pub(crate) class: Class,
-    pub(crate) count: u64,
+pub struct Ended {
+    pub request: &'static str,
+    pub outcome: &'static str,
+    pub class: Class,
+    pub count: u64,
 }
 
 /// One slice of the run.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Point {
-    pub(crate) from_secs: f64,
-    pub(crate) to_secs: f64,
-    pub(crate) per_sec: f64,
-    pub(crate) errors_per_sec: f64,
-    pub(crate) latency: Percentiles,
-    pub(crate) outcomes: BTreeMap<&'static str, u64>,
+pub struct Point {
+    pub from_secs: f64,
+    pub to_secs: f64,
+    pub per_sec: f64,
+    pub errors_per_sec: f64,
+    pub latency: Percentiles,
+    pub outcomes: BTreeMap<&'static str, u64>,
     /// The share of this machine's processors that its host took away meanwhile.
-    pub(crate) stolen: Option<f64>,
+    pub stolen: Option<f64>,
 }
 
 /// What was left at a moment.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(crate) struct Level {
-    pub(crate) at_secs: f64,
-    pub(crate) available: u64,
+pub struct Level {
+    pub at_secs: f64,
+    pub available: u64,
 }
 
 impl Wanted {
-    pub(crate) fn of(plan: &Plan, url: Option<String>, protocol: Protocol, stock: u32) -> Self {
+    pub fn of(plan: &Plan, url: Option<String>, protocol: Protocol, stock: u32) -> Self {
         let (rate, arrivals) = match plan.pace {
             Pace::Open { per_sec, spacing } => (Some(per_sec), Some(spacing)),
             Pace::Closed => (None, None),
@@ -132,7 +156,7 @@ impl Wanted {
 }
 
 impl Got {
-    pub(crate) fn of(
+    pub fn of(
         recorder: &Recorder,
         sale_id: &str,
         took: Duration,
@@ -157,7 +181,7 @@ impl Got {
 }
 
 /// How the requests ended, the most frequent first in each kind.
-pub(crate) fn ended(recorder: &Recorder) -> Vec<Ended> {
+pub fn ended(recorder: &Recorder) -> Vec<Ended> {
     let mut all = Vec::new();
     for (verb, counts) in recorder.outcomes() {
         let mut of_verb: Vec<Ended> = counts
@@ -195,7 +219,7 @@ impl From<&Slice> for Point {
 
 impl Machine {
     /// As far as it tells.
-    pub(crate) fn this() -> Self {
+    pub fn this() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let info = read("/proc/cpuinfo");
         let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));

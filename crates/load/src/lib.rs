@@ -7,24 +7,25 @@
 //!
 //! It must never touch a sale that it did not open, and never guess what became of a request.
 
-pub(crate) mod ask;
+pub mod ask;
 mod chart;
 mod dice;
-pub(crate) mod http;
-pub(crate) mod ledger;
+pub mod http;
+pub mod ledger;
 mod line;
 mod link;
-pub(crate) mod page;
-pub(crate) mod processor;
-pub(crate) mod record;
-pub(crate) mod resp;
-pub(crate) mod result;
-pub(crate) mod scenario;
-pub(crate) mod schedule;
-pub(crate) mod view;
-pub(crate) mod wire;
-pub(crate) mod words;
-pub(crate) mod work;
+pub mod page;
+pub mod processor;
+pub mod record;
+pub mod resp;
+pub mod result;
+pub mod scenario;
+pub mod schedule;
+mod stopwatch;
+pub mod view;
+pub mod wire;
+pub mod words;
+pub mod work;
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -55,7 +56,7 @@ const PACE: Duration = Duration::from_micros(500);
 
 /// What kind of load.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Pace {
+pub enum Pace {
     /// So many arrivals a second, whatever the server does.
     Open {
         /// The rate.
@@ -69,20 +70,20 @@ pub(crate) enum Pace {
 
 /// A run to be made.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Plan {
-    pub(crate) scenario: Scenario,
-    pub(crate) pace: Pace,
-    pub(crate) duration: Duration,
-    pub(crate) users: u32,
-    pub(crate) connections: usize,
+pub struct Plan {
+    pub scenario: Scenario,
+    pub pace: Pace,
+    pub duration: Duration,
+    pub users: u32,
+    pub connections: usize,
     /// Requests on their way over one connection at once.
-    pub(crate) depth: usize,
-    pub(crate) seed: u64,
+    pub depth: usize,
+    pub seed: u64,
 }
 
 /// Why a run did not begin.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
+pub enum Error {
     /// No thread, or no runtime on it.
     #[error("cannot start the threads of the load")]
     Threads(#[source] std::io::Error),
@@ -95,15 +96,15 @@ pub(crate) enum Error {
 }
 
 /// A run under way.
-pub(crate) struct Running {
-    pub(crate) work: Arc<Work>,
+pub struct Running {
+    pub work: Arc<Work>,
     ended: oneshot::Receiver<()>,
     thread: JoinHandle<()>,
 }
 
 impl Running {
     /// Opens all connections, and then begins.
-    pub(crate) async fn start(plan: Plan, door: Door) -> Result<Self, Error> {
+    pub async fn start(plan: Plan, door: Door) -> Result<Self, Error> {
         let (begun, begins) = oneshot::channel();
         let (ends, ended) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -119,13 +120,13 @@ impl Running {
     }
 
     /// Until it has ended. May be asked again and again.
-    pub(crate) async fn ended(&mut self) {
+    pub async fn ended(&mut self) {
         // If the thread is gone without a word, it has ended, too.
         let _ended = (&mut self.ended).await;
     }
 
     /// Behind the end; a panic of the load is one of ours.
-    pub(crate) fn join(self) -> Arc<Work> {
+    pub fn join(self) -> Arc<Work> {
         if let Err(panic) = self.thread.join() {
             std::panic::resume_unwind(panic);
         }

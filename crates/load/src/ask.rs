@@ -1,16 +1,14 @@
 //! What is asked of a server under load and what it answers, whatever the protocol.
 
-use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
-
-use crate::http::problem::Code;
 
 /// One kind of request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Verb {
+pub enum Verb {
     /// Take a unit.
     Claim,
     /// Place the order of a held claim.
@@ -24,7 +22,7 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    pub(crate) const fn word(self) -> &'static str {
+    pub const fn word(self) -> &'static str {
         match self {
             Self::Claim => "claim",
             Self::Order => "order",
@@ -35,7 +33,7 @@ impl Verb {
     }
 
     /// What to call it when it happened.
-    pub(crate) const fn done(self) -> &'static str {
+    pub const fn done(self) -> &'static str {
         match self {
             Self::Claim => "granted",
             Self::Order => "ordered",
@@ -48,18 +46,18 @@ impl Verb {
 
 /// One request. Asked again after its answer was lost, it is the same request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ask {
-    pub(crate) verb: Verb,
+pub struct Ask {
+    pub verb: Verb,
     /// Which user, from 0.
-    pub(crate) user: u32,
+    pub user: u32,
     /// What makes a claim this one: the end of its request id. For other verbs, the number of the
     /// claim that they are about.
-    pub(crate) key: u64,
+    pub key: u64,
 }
 
 /// What a server said to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub enum Answer {
     /// It happened. The number is the claim's; 0 where the answer does not tell.
     Done {
         /// Of the claim.
@@ -83,52 +81,63 @@ pub(crate) enum Answer {
 /// An answer that cannot be one, which ends the connection.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the answer makes no sense: {0}")]
-pub(crate) struct Nonsense(pub(crate) &'static str);
+pub struct Nonsense(pub &'static str);
 
 /// Errors that are found on this side of the wire.
-pub(crate) mod fault {
+pub mod fault {
     /// The line was full.
-    pub(crate) const BACKLOG_FULL: &str = "backlog_full";
+    pub const BACKLOG_FULL: &str = "backlog_full";
     /// Still in line when the time to finish was over.
-    pub(crate) const NOT_SENT: &str = "not_sent";
+    pub const NOT_SENT: &str = "not_sent";
     /// Nobody answers at the address; nothing was sent.
-    pub(crate) const NO_CONNECTION: &str = "no_connection";
+    pub const NO_CONNECTION: &str = "no_connection";
     /// Sent, perhaps several times, and never answered.
-    pub(crate) const OUTCOME_UNKNOWN: &str = "outcome_unknown";
-    /// A code that this program does not know.
-    pub(crate) const STRANGE: &str = "strange_answer";
+    pub const OUTCOME_UNKNOWN: &str = "outcome_unknown";
+    /// What stands where a code should.
+    pub const STRANGE: &str = "strange_answer";
 }
 
+/// What the rules of a sale say no with. Every other code is about the state of the server, or about a
+/// wrong request.
+const REFUSALS: [&str; 9] = [
+    "already_claimed",
+    "already_paid",
+    "closed",
+    "not_eligible",
+    "not_open_yet",
+    "not_ordered",
+    "over_limit",
+    "released",
+    "sold_out",
+];
+/// Codes of failures that are told apart; no server has as many.
+const MAX_FAILURES: usize = 128;
+
 /// The answer that a code of the server means.
-pub(crate) fn of_code(code: &str) -> Answer {
-    static KNOWN: LazyLock<HashMap<&'static str, Code>> =
-        LazyLock::new(|| Code::ALL.iter().map(|code| (code.as_str(), *code)).collect());
-    match KNOWN.get(code) {
-        Some(Code::OutcomeUnknown) => Answer::Unknown,
-        Some(code) if is_refusal(*code) => Answer::Refused(code.as_str()),
-        Some(code) => Answer::Failed(code.as_str()),
-        None => Answer::Failed(fault::STRANGE),
+pub fn of_code(code: &str) -> Answer {
+    if code == fault::OUTCOME_UNKNOWN {
+        return Answer::Unknown;
+    }
+    match REFUSALS.iter().find(|refusal| **refusal == code) {
+        Some(refusal) => Answer::Refused(refusal),
+        None => Answer::Failed(failure(code)),
     }
 }
 
-/// Whether the rules of the sale say so, rather than the state of the server or a wrong request.
-fn is_refusal(code: Code) -> bool {
-    use Code::{
-        AlreadyClaimed, AlreadyPaid, Closed, NotEligible, NotOpenYet, NotOrdered, OverLimit,
-        Released, SoldOut,
-    };
-    matches!(
-        code,
-        AlreadyClaimed
-            | AlreadyPaid
-            | Closed
-            | NotEligible
-            | NotOpenYet
-            | NotOrdered
-            | OverLimit
-            | Released
-            | SoldOut
-    )
+/// The code of a failure, kept for as long as the program runs: each is counted by its name.
+fn failure(code: &str) -> &'static str {
+    static SEEN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = seen.get(code) {
+        return known;
+    }
+    let is_code = !code.is_empty() && code.bytes().all(|b| b == b'_' || b.is_ascii_lowercase());
+    if !is_code || seen.len() >= MAX_FAILURES {
+        return fault::STRANGE;
+    }
+    let kept: &'static str = code.to_owned().leak();
+    seen.insert(kept);
+    kept
 }
 
 #[cfg(test)]
@@ -141,6 +150,7 @@ mod tests {
         assert_eq!(of_code("overloaded"), Answer::Failed("overloaded"));
         assert_eq!(of_code("unauthenticated"), Answer::Failed("unauthenticated"));
         assert_eq!(of_code("outcome_unknown"), Answer::Unknown);
-        assert_eq!(of_code("never heard of"), Answer::Failed(fault::STRANGE));
+        assert_eq!(of_code("never_heard_of"), Answer::Failed("never_heard_of"));
+        assert_eq!(of_code("<html>"), Answer::Failed(fault::STRANGE));
     }
 }

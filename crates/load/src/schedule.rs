@@ -11,7 +11,7 @@ use super::dice::Dice;
 /// How arrivals are spaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Spacing {
+pub enum Spacing {
     /// One after the other at equal distances
     Uniform,
     /// At random, independent of each other, as people do
@@ -19,7 +19,7 @@ pub(crate) enum Spacing {
 }
 
 impl Spacing {
-    pub(crate) const fn word(self) -> &'static str {
+    pub const fn word(self) -> &'static str {
         match self {
             Self::Uniform => "evenly spaced",
             Self::Poisson => "at random (Poisson)",
@@ -29,7 +29,7 @@ impl Spacing {
 
 /// The times of all arrivals, counted from the beginning, each once and in order.
 #[derive(Debug)]
-pub(crate) struct Schedule {
+pub struct Schedule {
     spacing: Spacing,
     per_sec: f64,
     end: Duration,
@@ -41,7 +41,7 @@ pub(crate) struct Schedule {
 
 impl Schedule {
     /// `per_sec` arrivals a second until `end`, but no more than `most`.
-    pub(crate) fn new(spacing: Spacing, per_sec: f64, end: Duration, most: u64, seed: u64) -> Self {
+    pub fn new(spacing: Spacing, per_sec: f64, end: Duration, most: u64, seed: u64) -> Self {
         let dice = Dice::new(seed);
         Self { spacing, per_sec, end, left: most, given: 0, last_secs: 0.0, dice }
     }

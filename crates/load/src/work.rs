@@ -4,13 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use qiang_engine::Stopwatch;
-
 use super::ask::{Answer, Ask, Verb, fault};
 use super::ledger::Ledger;
 use super::line::Line;
 use super::record::{Outcome, Recorder, Sample};
 use super::scenario::Script;
+use super::stopwatch::Stopwatch;
 use super::wire::Door;
 
 /// Where requests come from.
@@ -27,10 +26,10 @@ pub(crate) enum Source {
 
 /// A run under way.
 #[derive(Debug)]
-pub(crate) struct Work {
-    pub(crate) door: Door,
+pub struct Work {
+    pub door: Door,
     /// Requests that may be on their way over one connection at once.
-    pub(crate) depth: usize,
+    pub depth: usize,
     pub(crate) source: Source,
     watch: Stopwatch,
     stopped: AtomicBool,
@@ -39,10 +38,10 @@ pub(crate) struct Work {
 
 /// What changes with every request.
 #[derive(Debug)]
-pub(crate) struct Desk {
-    pub(crate) script: Script,
-    pub(crate) ledger: Ledger,
-    pub(crate) recorder: Recorder,
+pub struct Desk {
+    pub script: Script,
+    pub ledger: Ledger,
+    pub recorder: Recorder,
 }
 
 impl Work {
@@ -54,12 +53,12 @@ impl Work {
     }
 
     /// Since the beginning.
-    pub(crate) fn elapsed(&self) -> Duration {
+    pub fn elapsed(&self) -> Duration {
         self.watch.elapsed()
     }
 
     /// When the next one arrives, or arrived; waits for it. `None` when nobody comes any more.
-    pub(crate) async fn next(&self) -> Option<Duration> {
+    pub async fn next(&self) -> Option<Duration> {
         match &self.source {
             Source::Open(line) => line.next().await,
             Source::Closed { .. } => self.now_if_open(),
@@ -67,7 +66,7 @@ impl Work {
     }
 
     /// The same, without waiting.
-    pub(crate) fn try_next(&self) -> Option<Duration> {
+    pub fn try_next(&self) -> Option<Duration> {
         match &self.source {
             Source::Open(line) => line.try_next(),
             Source::Closed { .. } => self.now_if_open(),
@@ -81,11 +80,11 @@ impl Work {
     }
 
     /// What to ask; `None` when everybody has asked.
-    pub(crate) fn ask(&self) -> Option<Ask> {
-        self.desk().script.next()
+    pub fn ask(&self) -> Option<Ask> {
+        self.desk().script.next_ask()
     }
 
-    pub(crate) fn answered(&self, ask: &Ask, answer: &Answer, planned: Duration, sent: Duration) {
+    pub fn answered(&self, ask: &Ask, answer: &Answer, planned: Duration, sent: Duration) {
         let now = self.elapsed();
         let sample = Sample {
             verb: ask.verb,
@@ -100,26 +99,26 @@ impl Work {
     }
 
     /// An answer did not come, and the request is sent again.
-    pub(crate) fn lost(&self, ask: &Ask) {
+    pub fn lost(&self, ask: &Ask) {
         let mut desk = self.desk();
         desk.ledger.lost(ask);
         desk.recorder.resent += 1;
     }
 
     /// No answer ever came.
-    pub(crate) fn unknown(&self, ask: &Ask, planned: Duration, sent: Duration) {
+    pub fn unknown(&self, ask: &Ask, planned: Duration, sent: Duration) {
         self.answered(ask, &Answer::Unknown, planned, sent);
         self.desk().ledger.unknown(ask);
     }
 
     /// It could not be sent.
-    pub(crate) fn no_connection(&self, ask: &Ask, planned: Duration) {
+    pub fn no_connection(&self, ask: &Ask, planned: Duration) {
         let now = self.elapsed();
         self.answered(ask, &Answer::Failed(fault::NO_CONNECTION), planned, now);
     }
 
     /// Nobody comes any more; what is under way ends as it does.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
         if let Source::Open(line) = &self.source {
             line.close();
@@ -127,7 +126,7 @@ impl Work {
     }
 
     /// The same, and who still waits in line is sent home.
-    pub(crate) fn hurry(&self) {
+    pub fn hurry(&self) {
         self.stop();
         if let Source::Open(line) = &self.source {
             let left = line.clear();
@@ -135,19 +134,19 @@ impl Work {
         }
     }
 
-    pub(crate) fn is_stopped(&self) -> bool {
+    pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
 
     /// How many wait in line.
-    pub(crate) fn waiting(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         match &self.source {
             Source::Open(line) => line.len(),
             Source::Closed { .. } => 0,
         }
     }
 
-    pub(crate) fn desk(&self) -> MutexGuard<'_, Desk> {
+    pub fn desk(&self) -> MutexGuard<'_, Desk> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

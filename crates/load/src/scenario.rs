@@ -13,7 +13,7 @@ use super::dice::Dice;
 /// Claims a script remembers to go on with; what is granted beyond is left as it is.
 const MAX_REMEMBERED: usize = 100_000;
 /// What a unit costs.
-pub(crate) const PRICE_CENTS: i64 = 9_900;
+pub const PRICE_CENTS: i64 = 9_900;
 /// Nobody meets this limit.
 const NO_LIMIT: u32 = 1 << 31;
 /// Holds and orders outlive the run, and then run out by themselves.
@@ -22,7 +22,7 @@ const DEADLINE_SECS: u64 = 3_600;
 /// What kind of crowd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Scenario {
+pub enum Scenario {
     /// Every user asks once, for fewer units than there are users
     Sellout,
     /// The same few users ask again and again: half of it retries of one request, half new ones
@@ -34,7 +34,7 @@ pub(crate) enum Scenario {
 }
 
 impl Scenario {
-    pub(crate) const fn word(self) -> &'static str {
+    pub const fn word(self) -> &'static str {
         match self {
             Self::Sellout => "sellout",
             Self::Storm => "storm",
@@ -44,7 +44,7 @@ impl Scenario {
     }
 
     /// Units one user may have in it.
-    pub(crate) const fn limit_per_user(self) -> u32 {
+    pub const fn limit_per_user(self) -> u32 {
         match self {
             Self::Sellout | Self::Storm => 1,
             Self::Steady | Self::Mixed => NO_LIMIT,
@@ -52,7 +52,7 @@ impl Scenario {
     }
 
     /// The most requests there can be.
-    pub(crate) fn most(self, users: u32) -> u64 {
+    pub fn most(self, users: u32) -> u64 {
         match self {
             Self::Sellout => users.into(),
             Self::Storm | Self::Steady | Self::Mixed => u64::MAX,
@@ -60,7 +60,7 @@ impl Scenario {
     }
 
     /// The terms of its sale.
-    pub(crate) fn sale(self, stock: u32, secs: u64) -> Value {
+    pub fn sale(self, stock: u32, secs: u64) -> Value {
         let deadline = secs.saturating_add(DEADLINE_SECS);
         let mut sale = json!({
             "title": format!("qiang bench, {}", self.word()), "sku": "qiang-bench",
@@ -77,7 +77,7 @@ impl Scenario {
 
 /// A scenario under way.
 #[derive(Debug)]
-pub(crate) struct Script {
+pub struct Script {
     scenario: Scenario,
     users: u32,
     asked: u64,
@@ -96,13 +96,13 @@ struct Taken {
 
 impl Script {
     /// `users` is at least 1.
-    pub(crate) fn new(scenario: Scenario, users: u32, seed: u64) -> Self {
+    pub fn new(scenario: Scenario, users: u32, seed: u64) -> Self {
         let (held, ordered) = (VecDeque::new(), VecDeque::new());
         Self { scenario, users, asked: 0, dice: Dice::new(seed), held, ordered, latest: None }
     }
 
     /// What to ask now; `None` when everybody has asked.
-    pub(crate) fn next(&mut self) -> Option<Ask> {
+    pub fn next_ask(&mut self) -> Option<Ask> {
         let nth = self.asked;
         if nth >= self.scenario.most(self.users) {
             return None;
@@ -121,7 +121,7 @@ impl Script {
     }
 
     /// An answer arrived.
-    pub(crate) fn heard(&mut self, ask: &Ask, answer: &Answer) {
+    pub fn heard(&mut self, ask: &Ask, answer: &Answer) {
         if self.scenario != Scenario::Mixed {
             return;
         }
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn in_a_sellout_everybody_asks_once() {
         let mut script = Script::new(Scenario::Sellout, 100, 1);
-        let asks: Vec<Ask> = std::iter::from_fn(|| script.next()).collect();
+        let asks: Vec<Ask> = std::iter::from_fn(|| script.next_ask()).collect();
         let users: BTreeSet<u32> = asks.iter().map(|ask| ask.user).collect();
         let keys: BTreeSet<u64> = asks.iter().map(|ask| ask.key).collect();
         assert_eq!((asks.len(), users.len(), keys.len()), (100, 100, 100));
@@ -190,7 +190,7 @@ mod tests {
         let mut owner = BTreeMap::new();
         let mut retries = 0;
         for _ in 0..1_000 {
-            let ask = script.next().expect("it goes on");
+            let ask = script.next_ask().expect("it goes on");
             assert!(ask.user < 10);
             match owner.insert(ask.key, ask.user) {
                 Some(before) => {
@@ -209,7 +209,7 @@ mod tests {
         let (mut next, mut open) = (0, BTreeMap::new());
         let mut seen: BTreeMap<Verb, u32> = BTreeMap::new();
         for _ in 0..10_000 {
-            let ask = script.next().expect("it goes on");
+            let ask = script.next_ask().expect("it goes on");
             *seen.entry(ask.verb).or_default() += 1;
             let number = u32::try_from(ask.key).expect("small");
             let answer = match ask.verb {

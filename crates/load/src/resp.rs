@@ -19,7 +19,7 @@ const MAX_DEPTH: usize = 4;
 
 /// What all commands of a run have in common.
 #[derive(Debug)]
-pub(crate) struct Resp {
+pub struct Resp {
     sale: String,
     run: String,
     token: String,
@@ -29,26 +29,20 @@ pub(crate) struct Resp {
 
 impl Resp {
     /// `token` opens the connection; `users` are the names, in order.
-    pub(crate) fn new(
-        sale: &str,
-        run: &str,
-        token: &str,
-        users: Vec<Box<str>>,
-        price_cents: i64,
-    ) -> Self {
+    pub fn new(sale: &str, run: &str, token: &str, users: Vec<Box<str>>, price_cents: i64) -> Self {
         let [sale, run, token] = [sale, run, token].map(str::to_owned);
         Self { sale, run, token, users, price_cents }
     }
 
     /// What every connection says first; the server answers it with one reply.
-    pub(crate) fn greeting(&self) -> Vec<u8> {
+    pub fn greeting(&self) -> Vec<u8> {
         let mut out = Vec::new();
         command(&mut out, &["AUTH", &self.token]);
         out
     }
 
     /// Whether the reply to the greeting is there, and good.
-    pub(crate) fn welcomed(bytes: &[u8]) -> Result<Option<usize>, Nonsense> {
+    pub fn welcomed(bytes: &[u8]) -> Result<Option<usize>, Nonsense> {
         match Reply::parse(bytes)? {
             None => Ok(None),
             Some((Reply::Simple(b"OK"), used)) => Ok(Some(used)),
@@ -60,7 +54,7 @@ impl Resp {
     }
 
     /// Writes a command behind `out`.
-    pub(crate) fn write(&self, ask: &Ask, out: &mut Vec<u8>) {
+    pub fn write(&self, ask: &Ask, out: &mut Vec<u8>) {
         let (sale, run, key) = (&*self.sale, &self.run, ask.key);
         let user = usize::try_from(ask.user).ok().and_then(|user| self.users.get(user));
         let user = user.map_or("", |user| user);
@@ -78,7 +72,7 @@ impl Resp {
     }
 
     /// The reply at the beginning of `bytes`, or `None` if it is not all there yet.
-    pub(crate) fn read(&self, bytes: &[u8], ask: &Ask) -> Result<Option<Read>, Nonsense> {
+    pub fn read(&self, bytes: &[u8], ask: &Ask) -> Result<Option<Read>, Nonsense> {
         let Some((reply, used)) = Reply::parse(bytes)? else { return Ok(None) };
         Ok(Some(Read { answer: self.answer(&reply, ask)?, used, last: false }))
     }
@@ -128,12 +122,12 @@ fn done(which: i64, number: u32) -> Answer {
 fn of_error(line: &[u8]) -> Answer {
     let word = line.split(|byte| *byte == b' ').next().unwrap_or_default();
     let code = String::from_utf8_lossy(word).to_ascii_lowercase();
-    match of_code(&code) {
-        Answer::Refused(code) => Answer::Failed(code),
-        Answer::Failed(fault::STRANGE) if code == "noauth" || code == "wrongpass" => {
-            Answer::Failed("unauthenticated")
-        }
-        answer => answer,
+    match (of_code(&code), &*code) {
+        (_, "noauth" | "wrongpass") => Answer::Failed("unauthenticated"),
+        // What Redis itself says of anything it does not understand.
+        (_, "err") => Answer::Failed(fault::STRANGE),
+        (Answer::Refused(code), _) => Answer::Failed(code),
+        (answer, _) => answer,
     }
 }
 

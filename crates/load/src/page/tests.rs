@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::html;
-use crate::load::ledger::{Books, Verdict};
-use crate::load::processor::Processor;
-use crate::load::record::{Class, Percentiles};
-use crate::load::result::{Ended, Got, Level, Machine, Point, Run, Wanted};
-use crate::load::scenario::Scenario;
-use crate::load::wire::Protocol;
+use crate::ledger::{Books, Verdict};
+use crate::processor::Processor;
+use crate::record::{Class, Percentiles};
+use crate::result::{Audit, Ended, Got, Level, Machine, Point, Run, Wanted};
+use crate::scenario::Scenario;
+use crate::wire::Protocol;
 
 fn percentiles(us: u64) -> Percentiles {
     Percentiles { count: 9, p50_us: us, p90_us: us, p99_us: us, p999_us: us, max_us: us }
@@ -60,7 +60,7 @@ fn run(slices: u32, us: u64) -> Run {
         series: (0..slices).map(point).collect(),
         stock: (0..slices).map(level).collect(),
         books: Some(Books::default()),
-        audit: Some(crate::audit::Report::default()),
+        audit: Some(Audit::default()),
         verdict: Verdict {
             exact: true,
             line: "exact: 9 of 9 units granted to 9 users, books agree".into(),

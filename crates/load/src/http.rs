@@ -19,7 +19,7 @@ const MAX_BODY_BYTES: usize = 1 << 20;
 
 /// What all requests of a run have in common.
 #[derive(Debug)]
-pub(crate) struct Http {
+pub struct Http {
     sale: String,
     /// Behind the path: version, host, and the beginning of what everybody sends.
     tail: Vec<u8>,
@@ -30,13 +30,13 @@ pub(crate) struct Http {
 
 impl Http {
     /// `tokens` are those of the users, in order.
-    pub(crate) fn new(host: &str, sale: &str, run: &str, tokens: Vec<Box<str>>) -> Self {
+    pub fn new(host: &str, sale: &str, run: &str, tokens: Vec<Box<str>>) -> Self {
         let tail = format!(" HTTP/1.1\r\nHost: {host}\r\n").into_bytes();
         Self { sale: sale.to_owned(), tail, run: run.to_owned(), tokens }
     }
 
     /// Writes a request behind `out`.
-    pub(crate) fn write(&self, ask: &Ask, out: &mut Vec<u8>) {
+    pub fn write(&self, ask: &Ask, out: &mut Vec<u8>) {
         let Self { sale, run, .. } = self;
         let key = ask.key;
         // Writing to memory cannot fail.
@@ -64,7 +64,7 @@ impl Http {
     }
 
     /// The answer at the beginning of `bytes`, or `None` if it is not all there yet.
-    pub(crate) fn read(&self, bytes: &[u8], ask: &Ask) -> Result<Option<Read>, Nonsense> {
+    pub fn read(&self, bytes: &[u8], ask: &Ask) -> Result<Option<Read>, Nonsense> {
         let Some(response) = Response::parse(bytes)? else { return Ok(None) };
         let answer = match response.status {
             200 | 201 => self.good(&response, ask)?,

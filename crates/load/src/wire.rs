@@ -12,7 +12,7 @@ use super::resp::Resp;
 /// Which door the crowd comes through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Protocol {
+pub enum Protocol {
     /// HTTP/1.1, as buyers come, each with a token
     Http,
     /// RESP, as a shop's own backend comes
@@ -20,7 +20,7 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Http => "HTTP",
             Self::Resp => "RESP",
@@ -30,38 +30,38 @@ impl Protocol {
 
 /// How requests are written and answers read.
 #[derive(Debug)]
-pub(crate) enum Wire {
+pub enum Wire {
     Http(Http),
     Resp(Resp),
 }
 
 /// One answer, read.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Read {
-    pub(crate) answer: Answer,
+pub struct Read {
+    pub answer: Answer,
     /// Bytes of it.
-    pub(crate) used: usize,
+    pub used: usize,
     /// Whether the server closes the connection behind it.
-    pub(crate) last: bool,
+    pub last: bool,
 }
 
 /// A wire and where it leads.
 #[derive(Debug)]
-pub(crate) struct Door {
-    pub(crate) address: SocketAddr,
-    pub(crate) wire: Wire,
+pub struct Door {
+    pub address: SocketAddr,
+    pub wire: Wire,
 }
 
 impl Wire {
     /// What a new connection says first.
-    pub(crate) fn greeting(&self) -> Option<Vec<u8>> {
+    pub fn greeting(&self) -> Option<Vec<u8>> {
         match self {
             Self::Http(_) => None,
             Self::Resp(resp) => Some(resp.greeting()),
         }
     }
 
-    pub(crate) fn write(&self, ask: &Ask, out: &mut Vec<u8>) {
+    pub fn write(&self, ask: &Ask, out: &mut Vec<u8>) {
         match self {
             Self::Http(http) => http.write(ask, out),
             Self::Resp(resp) => resp.write(ask, out),
@@ -69,7 +69,7 @@ impl Wire {
     }
 
     /// The answer to `ask` at the beginning of `bytes`, or `None` if it is not all there yet.
-    pub(crate) fn read(&self, bytes: &[u8], ask: &Ask) -> Result<Option<Read>, Nonsense> {
+    pub fn read(&self, bytes: &[u8], ask: &Ask) -> Result<Option<Read>, Nonsense> {
         match self {
             Self::Http(http) => http.read(bytes, ask),
             Self::Resp(resp) => resp.read(bytes, ask),
