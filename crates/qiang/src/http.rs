@@ -2,6 +2,7 @@
 //! connections themselves.
 
 pub mod cors;
+pub mod cursor;
 mod errors_page;
 pub mod extract;
 pub mod health;

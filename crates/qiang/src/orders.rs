@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::app::App;
+use crate::http::cursor::Page as _;
 use crate::http::extract::{Caller, Nothing, OptionalJson, Path};
 use crate::http::problem::{Code, Problem};
 use crate::http::{ProblemBody, Shared, json_time};
@@ -126,12 +127,12 @@ pub async fn list(
     query: Result<Query<PageQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Result<axum::Json<OrderPage>, Problem> {
     let Query(PageQuery { before, limit }) = query.map_err(Problem::from)?;
-    let before = before.as_deref().map(read_cursor).transpose()?;
+    let before = before.as_deref().map(|text| Cursor::read("before", text)).transpose()?;
     let limit = page_limit(limit, PAGE)?;
     app.catch_up().await?;
     let orders = app.store.orders_of(&who.user, before, limit).await?;
     let full = orders.len() == limit as usize;
-    let next_before = orders.last().filter(|_| full).map(|order| write_cursor(order.cursor()));
+    let next_before = orders.last().filter(|_| full).map(|order| order.cursor().write());
     let orders = orders.into_iter().map(OrderView::from).collect();
     Ok(axum::Json(OrderPage { orders, next_before }))
 }
@@ -200,16 +201,4 @@ pub async fn view(app: &App, claim: &Claim) -> Result<OrderView, Problem> {
 /// An order's id out of a path.
 pub fn order_id(text: &str) -> Result<ClaimId, Problem> {
     text.parse().map_err(|_| Problem::new(Code::NoSuchOrder))
-}
-
-fn write_cursor(cursor: Cursor) -> String {
-    format!("{}_{}", cursor.at.millis(), cursor.id)
-}
-
-fn read_cursor(text: &str) -> Result<Cursor, Problem> {
-    let read = || {
-        let (at, id) = text.split_once('_')?;
-        Some(Cursor { at: Timestamp::from_millis(at.parse().ok()?), id: id.parse().ok()? })
-    };
-    read().ok_or_else(|| Problem::invalid_field("before", "must be a `next_before` of this list"))
 }

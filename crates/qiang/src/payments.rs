@@ -16,6 +16,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::app::App;
 use crate::epochs;
+use crate::http::cursor::Page as _;
 use crate::http::extract::{Admin, Caller, Nothing, OptionalJson, Path, Raw, from_json};
 use crate::http::problem::{Code, Problem};
 use crate::http::{ProblemBody, Shared, json_time};
@@ -217,12 +218,12 @@ pub async fn list_refunds(
     let Query(RefundQuery { status, after, limit }) = query.map_err(Problem::from)?;
     let status = RefundStatus::from_word(status.as_deref().unwrap_or("due"))
         .ok_or_else(|| Problem::invalid_field("status", "must be due or settled"))?;
-    let after = after.as_deref().map(read_cursor).transpose()?;
+    let after = after.as_deref().map(|text| RefundCursor::read("after", text)).transpose()?;
     let limit = page_limit(limit, PAGE)?;
     app.catch_up().await?;
     let records = app.store.refunds(status, after.as_ref(), limit).await?;
     let full = records.len() == limit as usize;
-    let next_after = records.last().filter(|_| full).map(|last| write_cursor(&last.cursor()));
+    let next_after = records.last().filter(|_| full).map(|last| last.cursor().write());
     let refunds = RefundView::of_records(&app, &records).await?;
     Ok(axum::Json(RefundPage { refunds, next_after }))
 }
@@ -325,21 +326,4 @@ fn payment_id(text: &str) -> Result<PaymentId, Problem> {
     PaymentId::new(text).map_err(|error| {
         Problem::invalid_field("payment_id", format_args!("cannot be used: {error}"))
     })
-}
-
-fn write_cursor(cursor: &RefundCursor) -> String {
-    format!("{}_{}_{}", cursor.due_at.millis(), cursor.pool, cursor.payment)
-}
-
-fn read_cursor(text: &str) -> Result<RefundCursor, Problem> {
-    let read = || {
-        let (at, rest) = text.split_once('_')?;
-        let (pool, payment) = rest.split_once('_')?;
-        Some(RefundCursor {
-            due_at: Timestamp::from_millis(at.parse().ok()?),
-            pool: pool.parse::<PoolId>().ok()?,
-            payment: PaymentId::new(payment).ok()?,
-        })
-    };
-    read().ok_or_else(|| Problem::invalid_field("after", "must be a `next_after` of this list"))
 }

@@ -9,6 +9,7 @@ use qiang_store::{Cursor, Review, ReviewStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use crate::http::cursor::Page as _;
 use crate::http::extract::{Admin, Nothing, OptionalJson, Path};
 use crate::http::problem::{Code, Problem};
 use crate::http::{ProblemBody, Shared, json_time};
@@ -89,12 +90,12 @@ pub async fn list(
     let Query(ReviewQuery { status, after, limit }) = query.map_err(Problem::from)?;
     let status = ReviewStatus::from_word(status.as_deref().unwrap_or("pending"))
         .ok_or_else(|| Problem::invalid_field("status", "must be pending or ended"))?;
-    let after = after.as_deref().map(read_cursor).transpose()?;
+    let after = after.as_deref().map(|text| Cursor::read("after", text)).transpose()?;
     let limit = page_limit(limit, PAGE)?;
     app.catch_up().await?;
     let found = app.store.reviews(status, after, limit).await?;
     let full = found.len() == limit as usize;
-    let next_after = found.last().filter(|_| full).map(|last| write_cursor(last.cursor()));
+    let next_after = found.last().filter(|_| full).map(|last| last.cursor().write());
     let reviews = found.iter().map(ReviewView::from).collect();
     Ok(axum::Json(ReviewPage { reviews, next_after }))
 }
@@ -115,16 +116,4 @@ pub async fn end(
     app.catch_up().await?;
     let ended = app.store.end_review(order, app.now()).await?.ok_or_else(none)?;
     Ok(axum::Json(ReviewView::from(&ended)))
-}
-
-fn write_cursor(cursor: Cursor) -> String {
-    format!("{}_{}", cursor.at.millis(), cursor.id)
-}
-
-fn read_cursor(text: &str) -> Result<Cursor, Problem> {
-    let read = || {
-        let (at, id) = text.split_once('_')?;
-        Some(Cursor { at: Timestamp::from_millis(at.parse().ok()?), id: id.parse().ok()? })
-    };
-    read().ok_or_else(|| Problem::invalid_field("after", "must be a `next_after` of this list"))
 }

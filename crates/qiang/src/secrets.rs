@@ -48,16 +48,12 @@ impl Secret {
     }
 
     fn hex(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(&self.0)
     }
 
     fn from_hex(text: &str) -> Option<Self> {
-        if text.len() != 2 * KEY_BYTES || !text.is_ascii() {
-            return None;
-        }
-        let byte = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
-        let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
-        bytes.filter(|_| !text.contains('+')).map(Self::new)
+        let bytes = hex::decode(text).ok().filter(|bytes| bytes.len() == KEY_BYTES);
+        bytes.map(Self::new)
     }
 }
 
@@ -159,7 +155,7 @@ impl Secrets {
         for key in [&self.jwt_key, &self.callback_key] {
             hash.update(Sha256::digest(key.expose()));
         }
-        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(hash.finalize())
     }
 }
 
@@ -235,8 +231,8 @@ impl Error {
     }
 }
 
+/// Other keys in the file are left alone: a newer qiang may have put them there.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Kept {
     jwt_key: String,
     callback_key: String,
@@ -329,7 +325,6 @@ mod tests {
             format!("jwt_key = \"{good}\"\ncallback_key = \"{}\"", &good[2..]),
             format!("jwt_key = \"{good}\"\ncallback_key = \"{}\"", "x".repeat(64)),
             format!("jwt_key = \"{good}\"\ncallback_key = \"{}\"", "+1".repeat(32)),
-            format!("jwt_key = \"{good}\"\ncallback_key = \"{good}\"\nother = 1"),
         ] {
             let (dir, path) = written(&bad);
             let error = Secrets::load_or_create(dir.path()).expect_err("damaged");
@@ -337,6 +332,17 @@ mod tests {
             assert!(!error.to_string().contains(&good), "a key was printed: {error}");
             assert_eq!(fs::read_to_string(path).expect("still there"), bad);
         }
+    }
+
+    #[test]
+    fn keys_of_a_newer_qiang_are_left_alone() {
+        let (jwt, callback) = ("a".repeat(64), "b".repeat(64));
+        let text =
+            format!("jwt_key = \"{jwt}\"\ncallback_key = \"{callback}\"\nsession_key = \"c\"");
+        let (dir, path) = written(&text);
+        let read = Secrets::load_or_create(dir.path()).expect("both keys are there");
+        assert_eq!((read.jwt_key.hex(), read.callback_key.hex()), (jwt, callback));
+        assert_eq!(fs::read_to_string(path).expect("still there"), text);
     }
 
     #[test]

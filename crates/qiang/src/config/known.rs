@@ -1,5 +1,7 @@
 //! The keys there are, and the one that was probably meant.
 
+use strsim::osa_distance;
+
 use super::layers::Origin;
 
 /// Every key, in the order of the sections.
@@ -12,7 +14,8 @@ impl Known {
         if self.sections().contains(&key) {
             return format!("it is a section: write [{key}] above its keys");
         }
-        let far = |known: &str| distance(known, key).min(distance(split(known).1, name) + 1);
+        let far =
+            |known: &str| osa_distance(known, key).min(osa_distance(split(known).1, name) + 1);
         let nearest = self.0.iter().min_by_key(|known| far(known));
         if let Some(near) = nearest.filter(|near| far(near) <= 1 + name.chars().count() / 3) {
             return format!("did you mean {}?", spelled(near, origin));
@@ -50,23 +53,4 @@ pub(super) fn spelled(key: &str, origin: &Origin) -> String {
 /// Section and name; the section of a key at the top is empty.
 fn split(key: &str) -> (&str, &str) {
     key.split_once('.').unwrap_or(("", key))
-}
-
-/// How many letters to add, drop, change or swap to make one text of the other.
-fn distance(one: &str, other: &str) -> usize {
-    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-    let mut rows = vec![(0..=other.len()).collect::<Vec<usize>>()];
-    for (i, a) in one.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, b) in other.iter().enumerate() {
-            let mut best =
-                (rows[i][j] + usize::from(a != b)).min(rows[i][j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && *a == other[j - 1] && one[i - 1] == *b {
-                best = best.min(rows[i - 1][j - 1] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[one.len()][other.len()]
 }

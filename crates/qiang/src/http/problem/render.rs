@@ -222,20 +222,7 @@ impl From<signature::Error> for Problem {
 /// `,"name":"text"`, with the text escaped as JSON asks.
 fn push_text(json: &mut String, name: &str, text: &str) {
     push_name(json, name);
-    json.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => json.push_str("\\\""),
-            '\\' => json.push_str("\\\\"),
-            '\n' => json.push_str("\\n"),
-            c if c < ' ' => {
-                write!(json, "\\u{:04x}", u32::from(c))
-                    .expect("a string takes all that is written");
-            }
-            c => json.push(c),
-        }
-    }
-    json.push('"');
+    json.push_str(&serde_json::to_string(text).expect("text is always JSON"));
 }
 
 /// `,"name":number`
