@@ -170,7 +170,8 @@ pub(crate) fn install(programs: impl IntoIterator<Item = Program>) {
             Source::Node(tools) => drop(node.insert(tools.folder, tools.packages)),
         }
     }
-    if !(python.is_empty() && python_tools.is_empty()) && !has_pip() {
+    let needs_pip = !python.is_empty() || !python_tools.is_empty();
+    if needs_pip && !has_pip() {
         debian.insert("python3-pip");
     }
     if !node.is_empty() && crate::output_of(Command::new("npm").arg("--version")).is_err() {

@@ -90,7 +90,7 @@ pub const NODE_REDIS: Program = Program {
     places: &["node-redis"],
 };
 /// Schemathesis, which calls an API as its OpenAPI file allows and forbids, and a validator of such
-/// files. The versions are exact, because the same seed makes the same calls only with them.
+/// files. The versions are exact, because others make other calls.
 pub const SCHEMATHESIS: Program = Program {
     name: "schemathesis/cli/__main__.py",
     source: Source::PythonTools(Tools {

@@ -1,3 +1,5 @@
+//! The document as a whole: names, explanations, problems.
+
 use std::collections::BTreeSet;
 
 use serde_json::Value;
