@@ -4,7 +4,7 @@
 //! are installed with apt-get when run as root, without starting what comes with them, or fetched
 //! into the folder of the build. Nothing that is already running on the machine is ever touched.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
 
@@ -160,15 +160,18 @@ pub(crate) fn or_skip<T>(name: &str, had: Result<T>) -> Result<Option<T>> {
 
 /// Tries to get what is missing. What could not be had is found missing when it is started.
 pub(crate) fn install(programs: impl IntoIterator<Item = Program>) {
-    let (mut debian, mut python, mut node) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let (mut debian, mut python) = (BTreeSet::new(), BTreeSet::new());
+    let (mut python_tools, mut node) = (BTreeMap::new(), BTreeMap::new());
     for program in programs.into_iter().filter(|program| program.find().is_err()) {
         match program.source {
             Source::Debian(package) => drop(debian.insert(package)),
             Source::Python(package) => drop(python.insert(package)),
-            Source::Node(package) => drop(node.insert(package)),
+            Source::PythonTools(tools) => drop(python_tools.insert(tools.folder, tools.packages)),
+            Source::Node(tools) => drop(node.insert(tools.folder, tools.packages)),
         }
     }
-    if !python.is_empty() && !has_pip() {
+    let needs_pip = !python.is_empty() || !python_tools.is_empty();
+    if needs_pip && !has_pip() {
         debian.insert("python3-pip");
     }
     if !node.is_empty() && crate::output_of(Command::new("npm").arg("--version")).is_err() {
@@ -185,10 +188,22 @@ pub(crate) fn install(programs: impl IntoIterator<Item = Program>) {
             eprintln!("cannot fetch {package}: {error:#}");
         }
     }
-    for package in node {
-        if let Err(error) = install_node(package) {
-            eprintln!("cannot fetch {package}: {error:#}");
-        }
+    for (folder, packages) in python_tools {
+        let mut pip = Command::new("python3");
+        pip.args(["-m", "pip", "install", "--quiet", "--only-binary", ":all:", "--target"]);
+        say_failure(packages, install_together(pip, folder, packages));
+    }
+    for (folder, packages) in node {
+        let mut npm = Command::new("npm");
+        npm.args(["install", "--silent", "--no-audit", "--no-fund", "--no-package-lock"]);
+        npm.arg("--prefix");
+        say_failure(packages, install_together(npm, folder, packages));
+    }
+}
+
+fn say_failure(packages: &[&str], installed: Result<()>) {
+    if let Err(error) = installed {
+        eprintln!("cannot fetch {}: {error:#}", packages.join(", "));
     }
 }
 
@@ -239,21 +254,22 @@ fn install_python(package: &str) -> Result<()> {
     }
 }
 
-/// Installs a package of npm with all it needs; aside first, as above.
-fn install_node(package: &str) -> Result<()> {
-    eprintln!("fetching {package} …");
-    let folder = downloads();
-    let unpacked = folder.join(format!("unpacked-node-{}", std::process::id()));
-    fs::create_dir_all(&unpacked).with_context(|| format!("cannot make {unpacked:?}"))?;
-    let mut npm = Command::new("npm");
-    npm.args(["install", "--silent", "--no-audit", "--no-fund", "--no-package-lock"]);
-    crate::output_of(npm.arg("--prefix").arg(&unpacked).arg(package))?;
-    let modules = folder.join("node_modules");
-    let moved = fs::rename(unpacked.join("node_modules"), &modules);
-    fs::remove_dir_all(&unpacked).with_context(|| format!("cannot remove {unpacked:?}"))?;
+/// Installs packages with all they need into a folder of their own; aside first, as above.
+/// `installer` lacks only where to, and what.
+fn install_together(mut installer: Command, folder: &str, packages: &[&str]) -> Result<()> {
+    eprintln!("fetching {} …", packages.join(", "));
+    let aside = downloads().join(format!("unpacked-{}-{folder}", std::process::id()));
+    fs::create_dir_all(&aside).with_context(|| format!("cannot make {aside:?}"))?;
+    let installed = crate::output_of(installer.arg(&aside).args(packages));
+    let place = downloads().join(folder);
+    let moved = installed.and_then(|_| Ok(fs::rename(&aside, &place)?));
     match moved {
-        Err(error) if !modules.exists() => bail!("{package} was not installed: {error}"),
-        _ => Ok(()),
+        Ok(()) => Ok(()),
+        Err(error) => {
+            fs::remove_dir_all(&aside).with_context(|| format!("cannot remove {aside:?}"))?;
+            // Somebody else may have been faster.
+            if place.is_dir() { Ok(()) } else { Err(error) }
+        }
     }
 }
 

@@ -9,7 +9,9 @@
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
-use qiang_testkit::servers::{ASYNC_TIMEOUT, K6, NODE, NODE_REDIS, REDIS_PY};
+use qiang_testkit::servers::{
+    ASYNC_TIMEOUT, K6, NODE, NODE_REDIS, OPENAPI_TYPESCRIPT, REDIS_PY, SCHEMATHESIS,
+};
 
 use crate::servers::{self, Running, Service};
 use crate::services::summary;
@@ -25,7 +27,8 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
     let running = start(&wanted)?;
     if !wanted.is_empty() {
         // What the doors are tried with; a test that misses one says so.
-        servers::install([ASYNC_TIMEOUT, K6, NODE, NODE_REDIS, REDIS_PY]);
+        let doors = [ASYNC_TIMEOUT, K6, NODE, NODE_REDIS, REDIS_PY];
+        servers::install(doors.into_iter().chain([OPENAPI_TYPESCRIPT, SCHEMATHESIS]));
     }
     let test = |args: &[&str], variables: &[(&'static str, String)]| {
         let urls = running.iter().map(|server| (server.service.shared().variable, server.url()));

@@ -10,8 +10,8 @@ use crate::{Cents, Timestamp};
 pub const MAX_UNITS: u32 = 1 << 31;
 /// The most pre-cut portions of one pool.
 const MAX_PORTIONS: usize = 1 << 20;
-const MAX_TITLE_BYTES: usize = 200;
-const MAX_SKU_BYTES: usize = 64;
+const MAX_TITLE_CHARS: usize = 200;
+const MAX_SKU_CHARS: usize = 64;
 const MAX_PRICE_STEPS: usize = 100;
 /// The most buckets a pool can be spread over.
 pub const MAX_BUCKETS: u16 = 64;
@@ -143,11 +143,11 @@ impl Terms {
     /// Finds the first fault, in the order of the fields.
     pub fn check(&self) -> Result<(), Fault> {
         let fault = |field, rule| Err(Fault { field, rule });
-        if self.title.trim().is_empty() || self.title.len() > MAX_TITLE_BYTES {
-            return fault("title", "must have 1 to 200 bytes");
+        if self.title.trim().is_empty() || self.title.chars().count() > MAX_TITLE_CHARS {
+            return fault("title", "must have 1 to 200 characters");
         }
-        if self.sku.trim().is_empty() || self.sku.len() > MAX_SKU_BYTES {
-            return fault("sku", "must have 1 to 64 bytes");
+        if self.sku.trim().is_empty() || self.sku.chars().count() > MAX_SKU_CHARS {
+            return fault("sku", "must have 1 to 64 characters");
         }
         for (field, text) in [("title", &self.title), ("sku", &self.sku)] {
             if text.chars().any(char::is_control) {

@@ -22,7 +22,7 @@ use utoipa::ToSchema;
 use crate::app::App;
 use crate::http::extract::{Admin, Nothing, OptionalJson};
 use crate::http::problem::{Code, Problem};
-use crate::http::{ProblemBody, Shared};
+use crate::http::{Shared, schema};
 use crate::projector::Projection;
 
 pub use compare::compare;
@@ -64,10 +64,13 @@ pub struct Report {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Difference {
     /// The sale.
+    #[schema(value_type = schema::SaleId)]
     pub sale_id: String,
     /// The claim, or the order of the same id, where it is about one.
+    #[schema(value_type = Option<schema::ClaimId>)]
     pub claim_id: Option<String>,
-    /// Which book is wrong: `records`, `log` or `engine`.
+    /// Which book is wrong.
+    #[schema(value_type = schema::Book)]
     pub book: String,
     /// What is wrong with it.
     pub what: String,
@@ -77,10 +80,13 @@ pub struct Difference {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ToReview {
     /// The order to look at.
+    #[schema(value_type = schema::ClaimId)]
     pub order_id: String,
     /// The payment that paid it.
+    #[schema(value_type = schema::PaymentId)]
     pub payment_id: String,
     /// The order that it paid first.
+    #[schema(value_type = schema::ClaimId)]
     pub first_order_id: String,
 }
 
@@ -163,17 +169,20 @@ pub enum Mending {
     Records,
 }
 
-/// Compares all books of a running server.
-#[utoipa::path(get, path = "/api/v1/admin/audit", tag = "operations", security(("token" = [])),
-    responses((status = 200, body = Report), (status = "4XX", body = ProblemBody), (status = 503, body = ProblemBody)))]
+/// Compare all books
+///
+/// Holds engine, log and records of a running server against each other.
+#[utoipa::path(get, path = "/api/v1/admin/audit", operation_id = "run_audit", tag = "operations", security(("token" = ["admin"])),
+    responses((status = 200, description = "What was found", body = Report)))]
 pub async fn show(State(app): Shared, _: Admin) -> Result<axum::Json<Report>, Problem> {
     answer(run(&app, Depth::RecordsAndLog, Mending::LookOnly).await)
 }
 
-/// The same, and mends the records where they differ.
-#[utoipa::path(post, path = "/api/v1/admin/audit/repair", tag = "operations", security(("token" = [])),
-    responses((status = 200, description = "What was found, before it was mended", body = Report),
-        (status = "4XX", body = ProblemBody), (status = 503, body = ProblemBody)))]
+/// Repair the records
+///
+/// Compares all books, and mends the records where they differ.
+#[utoipa::path(post, path = "/api/v1/admin/audit/repair", operation_id = "repair_records", tag = "operations", security(("token" = ["admin"])),
+    responses((status = 200, description = "What was found, before it was mended", body = Report)))]
 pub async fn repair(
     State(app): Shared,
     _: Admin,

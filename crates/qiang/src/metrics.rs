@@ -82,8 +82,10 @@ impl Metrics {
     }
 }
 
-/// Counters and gauges for Prometheus.
-#[utoipa::path(get, path = "/metrics", tag = "operations",
+/// Show metrics
+///
+/// Counters and gauges for Prometheus, in its text format.
+#[utoipa::path(get, path = "/metrics", operation_id = "show_metrics", tag = "operations",
     responses((status = 200, description = "Prometheus text format", body = String)))]
 pub async fn show(State(app): Shared) -> impl IntoResponse {
     let mut page = Page::default();

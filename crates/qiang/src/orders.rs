@@ -3,15 +3,14 @@
 
 use axum::extract::{Query, State};
 use qiang_core::{Claim, ClaimId, Outcome, ReleaseReason, Timestamp};
-use qiang_store::{Cursor, Order, ReviewStatus};
+use qiang_store::{Order, ReviewStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::app::App;
-use crate::http::cursor::Page as _;
 use crate::http::extract::{Caller, Nothing, OptionalJson, Path};
 use crate::http::problem::{Code, Problem};
-use crate::http::{ProblemBody, Shared, json_time};
+use crate::http::{Shared, cursor, json_time, schema};
 use crate::sales::{claims, page_limit};
 
 /// Orders on one page, unless asked for fewer.
@@ -21,40 +20,45 @@ const PAGE: u32 = 50;
 #[derive(Debug, Serialize, ToSchema)]
 pub struct OrderView {
     /// The order's id, which is its claim's.
+    #[schema(value_type = schema::ClaimId)]
     pub order_id: String,
     /// The claim it belongs to.
+    #[schema(value_type = schema::ClaimId)]
     pub claim_id: String,
     /// The sale.
+    #[schema(value_type = schema::SaleId)]
     pub sale_id: String,
     /// Whose it is.
+    #[schema(value_type = schema::UserId)]
     pub user_id: String,
-    /// `PENDING`, `PAID` or `CANCELLED`.
-    #[schema(example = "PENDING")]
+    /// Where it stands.
+    #[schema(value_type = schema::OrderStatus)]
     pub status: &'static str,
-    /// What it costs.
+    /// What it costs, in cents.
+    #[schema(minimum = 0, example = 9900)]
     pub amount_cents: i64,
     /// What was ordered.
     pub items: Vec<OrderItemView>,
     /// When it was placed.
     #[serde(with = "json_time")]
-    #[schema(value_type = String, format = DateTime)]
+    #[schema(value_type = schema::Time)]
     pub created_at: Timestamp,
     /// Unpaid, it is cancelled at this time.
     #[serde(with = "json_time::option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<schema::Time>)]
     pub pay_by: Option<Timestamp>,
     /// When it was paid.
     #[serde(with = "json_time::option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<schema::Time>)]
     pub paid_at: Option<Timestamp>,
     /// When it was cancelled.
     #[serde(with = "json_time::option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<schema::Time>)]
     pub cancelled_at: Option<Timestamp>,
     /// `pending`, in lists, while the shop has to look at it: its payment had paid another order
     /// before.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = "pending")]
+    #[schema(value_type = Option<schema::ReviewStatus>)]
     pub review: Option<&'static str>,
 }
 
@@ -62,12 +66,15 @@ pub struct OrderView {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct OrderItemView {
     /// The shop's own name for the goods.
+    #[schema(value_type = schema::Sku)]
     pub sku: String,
     /// What the buyer read.
+    #[schema(value_type = schema::Title)]
     pub title: String,
     /// Units.
     pub quantity: u32,
-    /// Price of a unit.
+    /// Price of a unit in cents.
+    #[schema(minimum = 0, example = 9900)]
     pub unit_price_cents: i64,
 }
 
@@ -78,6 +85,7 @@ pub struct OrderPage {
     pub orders: Vec<OrderView>,
     /// Give this as `before` to see older ones; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::Cursor>)]
     pub next_before: Option<String>,
 }
 
@@ -87,8 +95,10 @@ pub struct OrderPage {
 #[into_params(parameter_in = Query)]
 pub struct PageQuery {
     /// `next_before` of the page before.
+    #[param(value_type = Option<schema::Cursor>)]
     before: Option<String>,
     /// How many to show, 1 to 50.
+    #[param(minimum = 1, maximum = 50, example = 20)]
     limit: Option<u32>,
 }
 
@@ -118,28 +128,36 @@ impl From<Order> for OrderView {
     }
 }
 
-/// Your orders, newest first, including what you did a moment ago.
-#[utoipa::path(get, path = "/api/v1/orders", tag = "orders", params(PageQuery), security(("token" = [])),
-    responses((status = 200, body = OrderPage), (status = "4XX", body = ProblemBody)))]
+/// List your orders
+///
+/// Newest first, including what you did a moment ago.
+#[utoipa::path(get, path = "/api/v1/orders", operation_id = "list_orders", tag = "orders", security(("token" = [])),
+    params(PageQuery),
+    responses((status = 200, description = "A page of orders", body = OrderPage)))]
 pub async fn list(
     State(app): Shared,
     Caller(who): Caller,
     query: Result<Query<PageQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Result<axum::Json<OrderPage>, Problem> {
     let Query(PageQuery { before, limit }) = query.map_err(Problem::from)?;
-    let before = before.as_deref().map(|text| Cursor::read("before", text)).transpose()?;
+    let before =
+        before.as_deref().map(|text| cursor::read(text).ok_or_else(|| cursor::refused("before")));
+    let before = before.transpose()?;
     let limit = page_limit(limit, PAGE)?;
     app.catch_up().await?;
     let orders = app.store.orders_of(&who.user, before, limit).await?;
     let full = orders.len() == limit as usize;
-    let next_before = orders.last().filter(|_| full).map(|order| order.cursor().write());
+    let next_before = orders.last().filter(|_| full).map(|order| cursor::write(order.cursor()));
     let orders = orders.into_iter().map(OrderView::from).collect();
     Ok(axum::Json(OrderPage { orders, next_before }))
 }
 
-/// One of your orders, as it is at this moment.
-#[utoipa::path(get, path = "/api/v1/orders/{order_id}", tag = "orders", params(("order_id" = String, Path)), security(("token" = [])),
-    responses((status = 200, body = OrderView), (status = "4XX", body = ProblemBody)))]
+/// Show an order
+///
+/// One of your orders, as it is at this moment. An admin sees everybody's.
+#[utoipa::path(get, path = "/api/v1/orders/{order_id}", operation_id = "show_order", tag = "orders", security(("token" = [])),
+    params(("order_id" = schema::ClaimId, Path, description = "The order, which has the id of its claim")),
+    responses((status = 200, description = "The order", body = OrderView)))]
 pub async fn show(
     State(app): Shared,
     caller: Caller,
@@ -152,9 +170,12 @@ pub async fn show(
     Ok(axum::Json(view(&app, &claim).await?))
 }
 
-/// Cancels an unpaid order: its units go to others.
-#[utoipa::path(post, path = "/api/v1/orders/{order_id}/cancel", tag = "orders", params(("order_id" = String, Path)), security(("token" = [])),
-    responses((status = 200, body = OrderView), (status = "4XX", body = ProblemBody)))]
+/// Cancel an unpaid order
+///
+/// Its units go to others.
+#[utoipa::path(post, path = "/api/v1/orders/{order_id}/cancel", operation_id = "cancel_order", tag = "orders", security(("token" = [])),
+    params(("order_id" = schema::ClaimId, Path, description = "The order, which has the id of its claim")),
+    responses((status = 200, description = "The cancelled order", body = OrderView)))]
 pub async fn cancel(
     State(app): Shared,
     caller: Caller,

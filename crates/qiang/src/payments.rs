@@ -16,22 +16,24 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::app::App;
 use crate::epochs;
-use crate::http::cursor::Page as _;
 use crate::http::extract::{Admin, Caller, Nothing, OptionalJson, Path, Raw, from_json};
 use crate::http::problem::{Code, Problem};
-use crate::http::{ProblemBody, Shared, json_time};
+use crate::http::{Shared, cursor, json_time, schema, whole};
 use crate::orders::{self, OrderView, order_id};
 use crate::sales::{page_limit, sale_id};
 use crate::signature::{SIGNATURE_HEADER, TIMESTAMP_HEADER};
 
 /// Refunds on one page, unless asked for fewer.
 const PAGE: u32 = 100;
+/// The most an order can cost: all units of the largest sale at the highest price.
+const MAX_AMOUNT_CENTS: i64 = Cents::MAX_PRICE.get() * qiang_core::MAX_UNITS as i64;
 
 /// A payment without money.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SandboxPayment {
     /// Its id; left out, one that belongs to the order, so that paying twice pays once.
+    #[schema(value_type = Option<schema::PaymentId>)]
     payment_id: Option<String>,
 }
 
@@ -40,18 +42,22 @@ pub struct SandboxPayment {
 #[serde(deny_unknown_fields)]
 pub struct Callback {
     /// The provider's id of the payment, 1 to 128 bytes.
+    #[schema(value_type = schema::PaymentId)]
     payment_id: String,
     /// The order it is for.
+    #[schema(value_type = schema::ClaimId)]
     order_id: String,
-    /// How much arrived.
+    /// How much arrived, in cents.
+    #[serde(deserialize_with = "whole::deserialize")]
+    #[schema(minimum = 1, maximum = 2147483648000000000_i64, example = 9900)]
     amount_cents: i64,
 }
 
 /// What became of a payment.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SettlementView {
-    /// `paid`, `regranted` or `refund_due`.
-    #[schema(example = "paid")]
+    /// What became of it.
+    #[schema(value_type = schema::PaymentOutcome)]
     pub outcome: &'static str,
     /// Whether this payment had been told before.
     pub replayed: bool,
@@ -67,30 +73,35 @@ pub struct SettlementView {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct RefundView {
     /// The sale.
+    #[schema(value_type = schema::SaleId)]
     pub sale_id: String,
     /// The order the money was meant for.
+    #[schema(value_type = schema::ClaimId)]
     pub order_id: String,
     /// The payment.
+    #[schema(value_type = schema::PaymentId)]
     pub payment_id: String,
-    /// How much.
+    /// How much, in cents.
+    #[schema(minimum = 0, example = 9900)]
     pub amount_cents: i64,
     /// The order of another sale that a payment of the same id has paid, where that is known: look
     /// whether it is the same money before you send it back.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::ClaimId>)]
     pub paid_order_id: Option<String>,
-    /// `late`, `already_paid`, `amount_mismatch` or `claim_lost`.
-    #[schema(example = "late")]
+    /// Why it goes back.
+    #[schema(value_type = schema::RefundReason)]
     pub reason: &'static str,
-    /// `due` or `settled`.
-    #[schema(example = "due")]
+    /// Whether it was sent.
+    #[schema(value_type = schema::RefundStatus)]
     pub status: &'static str,
     /// Since when it is owed.
     #[serde(with = "json_time")]
-    #[schema(value_type = String, format = DateTime)]
+    #[schema(value_type = schema::Time)]
     pub due_at: Timestamp,
     /// When the shop said it was sent.
     #[serde(with = "json_time::option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<schema::Time>)]
     pub settled_at: Option<Timestamp>,
 }
 
@@ -101,6 +112,7 @@ pub struct RefundPage {
     pub refunds: Vec<RefundView>,
     /// Give this as `after` to see the next; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::RefundCursor>)]
     pub next_after: Option<String>,
 }
 
@@ -110,10 +122,13 @@ pub struct RefundPage {
 #[into_params(parameter_in = Query)]
 pub struct RefundQuery {
     /// `due` (the default) or `settled`.
+    #[param(value_type = Option<schema::RefundStatus>)]
     status: Option<String>,
     /// `next_after` of the page before.
+    #[param(value_type = Option<schema::RefundCursor>)]
     after: Option<String>,
     /// How many to show, 1 to 100.
+    #[param(minimum = 1, maximum = 100, example = 20)]
     limit: Option<u32>,
 }
 
@@ -148,10 +163,13 @@ impl RefundView {
     }
 }
 
+/// Pay an order in the sandbox
+///
 /// Pays one of your orders without money, where the sandbox is on.
-#[utoipa::path(post, path = "/api/v1/orders/{order_id}/pay", tag = "orders", request_body = Option<SandboxPayment>, security(("token" = [])),
-    params(("order_id" = String, Path)),
-    responses((status = 200, body = SettlementView), (status = "4XX", body = ProblemBody)))]
+#[utoipa::path(post, path = "/api/v1/orders/{order_id}/pay", operation_id = "pay_order", tag = "orders", security(("token" = [])),
+    params(("order_id" = schema::ClaimId, Path, description = "The order, which has the id of its claim")),
+    request_body = Option<SandboxPayment>,
+    responses((status = 200, description = "What became of the payment", body = SettlementView)))]
 pub async fn pay_in_sandbox(
     State(app): Shared,
     caller: Caller,
@@ -176,12 +194,16 @@ pub async fn pay_in_sandbox(
     view(&app, settle(&app, pay).await?).await.map(axum::Json)
 }
 
-/// The provider tells that money arrived. Signed with `X-Qiang-Timestamp` (Unix seconds) and
+/// Tell that money arrived
+///
+/// For the payment provider. Signed with `X-Qiang-Timestamp` (Unix seconds) and
 /// `X-Qiang-Signature: sha256=<hex>`, an HMAC-SHA256 over `<timestamp>.<body>`. Telling it again
 /// gives the same answer.
-#[utoipa::path(post, path = "/api/v1/payments/callback", tag = "payments", request_body = Callback,
-    params(("X-Qiang-Timestamp" = String, Header), ("X-Qiang-Signature" = String, Header)),
-    responses((status = 200, body = SettlementView), (status = "4XX", body = ProblemBody), (status = 503, body = ProblemBody)))]
+#[utoipa::path(post, path = "/api/v1/payments/callback", operation_id = "report_payment", tag = "payments",
+    params(("X-Qiang-Timestamp" = schema::SignedAt, Header, description = "When it was signed"),
+        ("X-Qiang-Signature" = schema::Signature, Header, description = "The signature")),
+    request_body = Callback,
+    responses((status = 200, description = "What became of the payment", body = SettlementView)))]
 pub async fn callback(
     State(app): Shared,
     headers: HeaderMap,
@@ -196,8 +218,9 @@ pub async fn callback(
         app.config.payments.callback_window,
     )?;
     let told: Callback = from_json(&body)?;
-    if told.amount_cents < 1 {
-        return Err(Problem::invalid_field("amount_cents", "must be at least 1"));
+    if !(1..=MAX_AMOUNT_CENTS).contains(&told.amount_cents) {
+        let rule = format_args!("must be from 1 to {MAX_AMOUNT_CENTS}");
+        return Err(Problem::invalid_field("amount_cents", rule));
     }
     let pay = PayRequest {
         order: order_id(&told.order_id)?,
@@ -207,9 +230,12 @@ pub async fn callback(
     view(&app, settle(&app, pay).await?).await.map(axum::Json)
 }
 
+/// List refunds
+///
 /// Money owed back, oldest first.
-#[utoipa::path(get, path = "/api/v1/admin/refunds", tag = "payments", params(RefundQuery), security(("token" = [])),
-    responses((status = 200, body = RefundPage), (status = "4XX", body = ProblemBody)))]
+#[utoipa::path(get, path = "/api/v1/admin/refunds", operation_id = "list_refunds", tag = "payments", security(("token" = ["admin"])),
+    params(RefundQuery),
+    responses((status = 200, description = "A page of refunds", body = RefundPage)))]
 pub async fn list_refunds(
     State(app): Shared,
     _: Admin,
@@ -218,20 +244,22 @@ pub async fn list_refunds(
     let Query(RefundQuery { status, after, limit }) = query.map_err(Problem::from)?;
     let status = RefundStatus::from_word(status.as_deref().unwrap_or("due"))
         .ok_or_else(|| Problem::invalid_field("status", "must be due or settled"))?;
-    let after = after.as_deref().map(|text| RefundCursor::read("after", text)).transpose()?;
+    let after = after.as_deref().map(read_cursor).transpose()?;
     let limit = page_limit(limit, PAGE)?;
     app.catch_up().await?;
     let records = app.store.refunds(status, after.as_ref(), limit).await?;
     let full = records.len() == limit as usize;
-    let next_after = records.last().filter(|_| full).map(|last| last.cursor().write());
+    let next_after = records.last().filter(|_| full).map(|last| write_cursor(&last.cursor()));
     let refunds = RefundView::of_records(&app, &records).await?;
     Ok(axum::Json(RefundPage { refunds, next_after }))
 }
 
-/// Notes that a refund was sent. Noting it again changes nothing.
-#[utoipa::path(post, path = "/api/v1/admin/refunds/{sale_id}/{payment_id}/settle", tag = "payments", security(("token" = [])),
-    params(("sale_id" = String, Path), ("payment_id" = String, Path)),
-    responses((status = 200, body = RefundView), (status = "4XX", body = ProblemBody)))]
+/// Settle a refund
+///
+/// Notes that the money was sent. Noting it again changes nothing.
+#[utoipa::path(post, path = "/api/v1/admin/refunds/{sale_id}/{payment_id}/settle", operation_id = "settle_refund", tag = "payments", security(("token" = ["admin"])),
+    params(("sale_id" = schema::SaleId, Path, description = "The sale"), ("payment_id" = schema::PaymentId, Path, description = "The payment")),
+    responses((status = 200, description = "The settled refund", body = RefundView)))]
 pub async fn settle_refund(
     State(app): Shared,
     _: Admin,
@@ -326,4 +354,21 @@ fn payment_id(text: &str) -> Result<PaymentId, Problem> {
     PaymentId::new(text).map_err(|error| {
         Problem::invalid_field("payment_id", format_args!("cannot be used: {error}"))
     })
+}
+
+fn write_cursor(cursor: &RefundCursor) -> String {
+    format!("{}_{}_{}", cursor.due_at.millis(), cursor.pool, cursor.payment)
+}
+
+fn read_cursor(text: &str) -> Result<RefundCursor, Problem> {
+    let read = || {
+        let (at, rest) = text.split_once('_')?;
+        let (pool, payment) = rest.split_once('_')?;
+        Some(RefundCursor {
+            due_at: cursor::time(at)?,
+            pool: pool.parse::<PoolId>().ok()?,
+            payment: PaymentId::new(payment).ok()?,
+        })
+    };
+    read().ok_or_else(|| cursor::refused("after"))
 }

@@ -5,14 +5,13 @@
 
 use axum::extract::{Query, State};
 use qiang_core::Timestamp;
-use qiang_store::{Cursor, Review, ReviewStatus};
+use qiang_store::{Review, ReviewStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::http::cursor::Page as _;
 use crate::http::extract::{Admin, Nothing, OptionalJson, Path};
 use crate::http::problem::{Code, Problem};
-use crate::http::{ProblemBody, Shared, json_time};
+use crate::http::{Shared, cursor, json_time, schema};
 use crate::sales::page_limit;
 
 /// Reviews on one page, unless asked for fewer.
@@ -22,23 +21,27 @@ const PAGE: u32 = 100;
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ReviewView {
     /// The order to look at. It is paid.
+    #[schema(value_type = schema::ClaimId)]
     pub order_id: String,
     /// Its sale.
+    #[schema(value_type = schema::SaleId)]
     pub sale_id: String,
     /// The payment that paid it.
+    #[schema(value_type = schema::PaymentId)]
     pub payment_id: String,
     /// The order of another sale that the same payment paid first.
+    #[schema(value_type = schema::ClaimId)]
     pub first_order_id: String,
     /// When it paid the order to look at.
     #[serde(with = "json_time")]
-    #[schema(value_type = String, format = DateTime)]
+    #[schema(value_type = schema::Time)]
     pub paid_at: Timestamp,
-    /// `pending` or `ended`.
-    #[schema(example = "pending")]
+    /// Whether somebody has looked at it.
+    #[schema(value_type = schema::ReviewStatus)]
     pub status: &'static str,
     /// When somebody said that it was looked at.
     #[serde(with = "json_time::option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<schema::Time>)]
     pub ended_at: Option<Timestamp>,
 }
 
@@ -49,6 +52,7 @@ pub struct ReviewPage {
     pub reviews: Vec<ReviewView>,
     /// Give this as `after` to see the next; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::Cursor>)]
     pub next_after: Option<String>,
 }
 
@@ -58,10 +62,13 @@ pub struct ReviewPage {
 #[into_params(parameter_in = Query)]
 pub struct ReviewQuery {
     /// `pending` (the default) or `ended`.
+    #[param(value_type = Option<schema::ReviewStatus>)]
     status: Option<String>,
     /// `next_after` of the page before.
+    #[param(value_type = Option<schema::Cursor>)]
     after: Option<String>,
     /// How many to show, 1 to 100.
+    #[param(minimum = 1, maximum = 100, example = 20)]
     limit: Option<u32>,
 }
 
@@ -79,9 +86,12 @@ impl From<&Review> for ReviewView {
     }
 }
 
-/// Orders whose payment had paid an order of another sale before.
-#[utoipa::path(get, path = "/api/v1/admin/reviews", tag = "payments", params(ReviewQuery), security(("token" = [])),
-    responses((status = 200, body = ReviewPage), (status = "4XX", body = ProblemBody)))]
+/// List orders to look at
+///
+/// Their payment had paid an order of another sale before.
+#[utoipa::path(get, path = "/api/v1/admin/reviews", operation_id = "list_reviews", tag = "payments", security(("token" = ["admin"])),
+    params(ReviewQuery),
+    responses((status = 200, description = "A page of reviews", body = ReviewPage)))]
 pub async fn list(
     State(app): Shared,
     _: Admin,
@@ -90,21 +100,25 @@ pub async fn list(
     let Query(ReviewQuery { status, after, limit }) = query.map_err(Problem::from)?;
     let status = ReviewStatus::from_word(status.as_deref().unwrap_or("pending"))
         .ok_or_else(|| Problem::invalid_field("status", "must be pending or ended"))?;
-    let after = after.as_deref().map(|text| Cursor::read("after", text)).transpose()?;
+    let after =
+        after.as_deref().map(|text| cursor::read(text).ok_or_else(|| cursor::refused("after")));
+    let after = after.transpose()?;
     let limit = page_limit(limit, PAGE)?;
     app.catch_up().await?;
     let found = app.store.reviews(status, after, limit).await?;
     let full = found.len() == limit as usize;
-    let next_after = found.last().filter(|_| full).map(|last| last.cursor().write());
+    let next_after = found.last().filter(|_| full).map(|last| cursor::write(last.cursor()));
     let reviews = found.iter().map(ReviewView::from).collect();
     Ok(axum::Json(ReviewPage { reviews, next_after }))
 }
 
-/// Notes that an order was looked at. Noting it again changes nothing, and neither does it change
-/// the order.
-#[utoipa::path(post, path = "/api/v1/admin/reviews/{order_id}/end", tag = "payments", security(("token" = [])),
-    params(("order_id" = String, Path)),
-    responses((status = 200, body = ReviewView), (status = "4XX", body = ProblemBody)))]
+/// End a review
+///
+/// Notes that an order was looked at. Noting it again changes nothing, and the order stays as it
+/// is.
+#[utoipa::path(post, path = "/api/v1/admin/reviews/{order_id}/end", operation_id = "end_review", tag = "payments", security(("token" = ["admin"])),
+    params(("order_id" = schema::ClaimId, Path, description = "The order, which has the id of its claim")),
+    responses((status = 200, description = "The ended review", body = ReviewView)))]
 pub async fn end(
     State(app): Shared,
     _: Admin,

@@ -18,7 +18,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::app::App;
 use crate::http::extract::{Admin, IdempotencyKey, Json, Nothing, OptionalJson, Path};
 use crate::http::problem::{Code, Problem};
-use crate::http::{ProblemBody, Shared};
+use crate::http::{Shared, schema, whole};
 
 pub use terms::NewSale;
 pub use view::{SaleStatus, SaleView};
@@ -45,8 +45,10 @@ pub struct SalePage {
 pub struct PageQuery {
     /// How many of the newest to skip.
     #[serde(default)]
+    #[param(maximum = 4294967295_u32, example = 0)]
     skip: u32,
     /// How many to show, 1 to 100.
+    #[param(minimum = 1, maximum = 100, example = 20)]
     limit: Option<u32>,
 }
 
@@ -54,15 +56,19 @@ pub struct PageQuery {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Restock {
-    /// How many more, at least 1.
+    /// How many more.
+    #[serde(deserialize_with = "whole::deserialize")]
+    #[schema(minimum = 1, maximum = 2147483648_i64, example = 100)]
     units: i64,
 }
 
-/// Opens a sale. With an `id` of your own, asking again with the same terms answers 200 and
-/// changes nothing.
-#[utoipa::path(post, path = "/api/v1/sales", tag = "sales", request_body = NewSale, security(("token" = [])),
-    responses((status = 201, body = SaleView), (status = 200, description = "It was open already", body = SaleView),
-        (status = "4XX", body = ProblemBody)))]
+/// Open a sale
+///
+/// With an `id` of your own, asking again with the same terms answers 200 and changes nothing.
+#[utoipa::path(post, path = "/api/v1/sales", operation_id = "create_sale", tag = "sales", security(("token" = ["admin"])),
+    request_body = NewSale,
+    responses((status = 201, description = "Opened", body = SaleView, headers(("Location", description = "Where the sale is"))),
+        (status = 200, description = "It was open already", body = SaleView)))]
 pub async fn create(
     State(app): Shared,
     _: Admin,
@@ -100,9 +106,11 @@ fn same_but_opening(view: &PoolView, terms: &Terms) -> bool {
     *view.terms == Terms { opens_at: view.terms.opens_at, ..terms.clone() }
 }
 
-/// Sales that are open, closed or yet to open, newest first.
-#[utoipa::path(get, path = "/api/v1/sales", tag = "sales", params(PageQuery),
-    responses((status = 200, body = SalePage), (status = "4XX", body = ProblemBody)))]
+/// List sales
+///
+/// Those that are open, closed or yet to open, newest first.
+#[utoipa::path(get, path = "/api/v1/sales", operation_id = "list_sales", tag = "sales", params(PageQuery),
+    responses((status = 200, description = "A page of sales", body = SalePage)))]
 pub async fn list(
     State(app): Shared,
     query: Result<Query<PageQuery>, axum::extract::rejection::QueryRejection>,
@@ -117,9 +125,12 @@ pub async fn list(
     Ok((CACHEABLE, axum::Json(SalePage { sales, next_skip })))
 }
 
-/// One sale.
-#[utoipa::path(get, path = "/api/v1/sales/{sale_id}", tag = "sales", params(("sale_id" = String, Path)),
-    responses((status = 200, body = SaleView), (status = 404, body = ProblemBody)))]
+/// Show a sale
+///
+/// Its terms, and how much is left at this moment.
+#[utoipa::path(get, path = "/api/v1/sales/{sale_id}", operation_id = "show_sale", tag = "sales",
+    params(("sale_id" = schema::SaleId, Path, description = "The sale")),
+    responses((status = 200, description = "The sale", body = SaleView)))]
 pub async fn show(
     State(app): Shared,
     Path(id): Path<String>,
@@ -128,10 +139,13 @@ pub async fn show(
     Ok((CACHEABLE, axum::Json(SaleView::of(&pool, app.now()))))
 }
 
-/// Adds units. With an `Idempotency-Key` a repetition adds nothing.
-#[utoipa::path(post, path = "/api/v1/sales/{sale_id}/restock", tag = "sales", request_body = Restock, security(("token" = [])),
-    params(("sale_id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
-    responses((status = 200, body = SaleView), (status = "4XX", body = ProblemBody)))]
+/// Add units to a sale
+///
+/// With an `Idempotency-Key` a repetition adds nothing.
+#[utoipa::path(post, path = "/api/v1/sales/{sale_id}/restock", operation_id = "restock_sale", tag = "sales", security(("token" = ["admin"])),
+    params(("sale_id" = schema::SaleId, Path, description = "The sale"), ("Idempotency-Key" = Option<schema::IdempotencyKey>, Header, description = "Asking again with the same key is not asking twice")),
+    request_body = Restock,
+    responses((status = 200, description = "The sale with more units", body = SaleView)))]
 pub async fn restock(
     State(app): Shared,
     _: Admin,
@@ -151,9 +165,12 @@ pub async fn restock(
     finish(&app, app.answer(app.engine.restock(id, units, request)).await?)
 }
 
-/// Ends a sale: no more claims, while those granted go on.
-#[utoipa::path(post, path = "/api/v1/sales/{sale_id}/close", tag = "sales", params(("sale_id" = String, Path)), security(("token" = [])),
-    responses((status = 200, body = SaleView), (status = "4XX", body = ProblemBody)))]
+/// Close a sale
+///
+/// There are no more claims, while those granted go on.
+#[utoipa::path(post, path = "/api/v1/sales/{sale_id}/close", operation_id = "close_sale", tag = "sales", security(("token" = ["admin"])),
+    params(("sale_id" = schema::SaleId, Path, description = "The sale")),
+    responses((status = 200, description = "The closed sale", body = SaleView)))]
 pub async fn close(
     State(app): Shared,
     _: Admin,
@@ -164,10 +181,13 @@ pub async fn close(
     finish(&app, app.answer(app.engine.close(id)).await?)
 }
 
-/// Clears a closed sale out of the engine once everything in it is settled and recorded. The
+/// Clear a sale
+///
+/// Takes a closed sale out of the engine once everything in it is settled and recorded. The
 /// records stay, and the id is never used again.
-#[utoipa::path(delete, path = "/api/v1/sales/{sale_id}", tag = "sales", params(("sale_id" = String, Path)), security(("token" = [])),
-    responses((status = 200, body = SaleView), (status = "4XX", body = ProblemBody), (status = 503, body = ProblemBody)))]
+#[utoipa::path(delete, path = "/api/v1/sales/{sale_id}", operation_id = "clear_sale", tag = "sales", security(("token" = ["admin"])),
+    params(("sale_id" = schema::SaleId, Path, description = "The sale")),
+    responses((status = 200, description = "The sale as it ended", body = SaleView)))]
 pub async fn clear(
     State(app): Shared,
     _: Admin,

@@ -31,8 +31,9 @@ pub use mariadb::Mariadb;
 pub use ports::free_port;
 pub use postgres::Postgres;
 pub use program::{
-    ASYNC_TIMEOUT, K6, MARIADB, MARIADB_INSTALL, Missing, NODE, NODE_REDIS, POSTGRES, Program,
-    REDIS, REDIS_PY, Source, VALKEY, WRK, downloads, or_skip,
+    ASYNC_TIMEOUT, K6, MARIADB, MARIADB_INSTALL, Missing, NODE, NODE_REDIS, OPENAPI_TYPESCRIPT,
+    POSTGRES, Program, REDIS, REDIS_PY, SCHEMATHESIS, Source, Tools, VALKEY, WRK, downloads,
+    or_skip,
 };
 pub use redis::Redis;
 pub use resp::Value;

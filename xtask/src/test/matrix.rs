@@ -12,11 +12,12 @@ use crate::stopwatch::Stopwatch;
 
 /// Tests that look into an embedded engine's folder, start processes of the default kind, or try
 /// what no engine has a part in: they have run with everything else.
-const DEFAULT_ONLY: [&str; 9] = [
+const DEFAULT_ONLY: [&str; 10] = [
     "bench::",
     "commands::",
     "k6::",
     "killed::",
+    "openapi::",
     "records::",
     "resp::clients::",
     "resp::tls::",

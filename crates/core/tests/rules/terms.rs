@@ -19,8 +19,8 @@ fn found(terms: &Terms) -> String {
 fn every_field_has_its_bounds() {
     let table = [
         ("", "fine"),
-        ("title=", "title must have 1 to 200 bytes"),
-        ("sku=", "sku must have 1 to 64 bytes"),
+        ("title=", "title must have 1 to 200 characters"),
+        ("sku=", "sku must have 1 to 64 characters"),
         ("title=a\u{7}b", "title must not contain control characters"),
         ("sku=a\u{7f}b", "sku must not contain control characters"),
         ("units=0", "stock must be from 1 to 2147483648"),
@@ -66,10 +66,12 @@ fn texts_are_bounded_and_not_blank() {
     let with =
         |title: &str, sku: &str| Terms { title: title.into(), sku: sku.into(), ..terms(&[]) };
     assert_eq!(found(&with(&"t".repeat(200), &"s".repeat(64))), "fine");
-    assert_eq!(found(&with(&"t".repeat(201), "s")), "title must have 1 to 200 bytes");
-    assert_eq!(found(&with(" \u{3000}", "s")), "title must have 1 to 200 bytes");
-    assert_eq!(found(&with("t", &"s".repeat(65))), "sku must have 1 to 64 bytes");
-    assert_eq!(found(&with("t", " ")), "sku must have 1 to 64 bytes");
+    assert_eq!(found(&with(&"抢".repeat(200), &"抢".repeat(64))), "fine");
+    assert_eq!(found(&with(&"抢".repeat(201), "s")), "title must have 1 to 200 characters");
+    assert_eq!(found(&with(&"t".repeat(201), "s")), "title must have 1 to 200 characters");
+    assert_eq!(found(&with(" \u{3000}", "s")), "title must have 1 to 200 characters");
+    assert_eq!(found(&with("t", &"s".repeat(65))), "sku must have 1 to 64 characters");
+    assert_eq!(found(&with("t", " ")), "sku must have 1 to 64 characters");
 }
 
 #[test]
@@ -93,7 +95,7 @@ fn lists_are_bounded() {
 
 #[test]
 fn the_first_fault_in_the_order_of_the_fields_is_named() {
-    assert_eq!(fault("title= units=0 limit=0"), "title must have 1 to 200 bytes");
+    assert_eq!(fault("title= units=0 limit=0"), "title must have 1 to 200 characters");
     assert_eq!(fault("units=0 limit=0"), "stock must be from 1 to 2147483648");
     assert_eq!(fault("limit=0 price=-1"), "limit_per_user must be from 1 to 2147483648");
 }

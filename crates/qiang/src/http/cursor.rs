@@ -1,48 +1,51 @@
-//! Where the next page of a list begins, as text that a client hands back.
+//! Where the next page of a list begins, as text.
 
-use qiang_core::{PaymentId, PoolId, Timestamp};
-use qiang_store::{Cursor, RefundCursor};
+use qiang_core::Timestamp;
+use qiang_store::Cursor;
 
 use super::problem::Problem;
 
-/// What a list goes on behind.
-pub trait Page: Sized {
-    fn write(&self) -> String;
+/// Enough for the year 9999; more digits are no time.
+const MAX_DIGITS: usize = 15;
 
-    fn parse(text: &str) -> Option<Self>;
-
-    /// Reads what stood in `field`; the answer before had it in `next_<field>`.
-    fn read(field: &'static str, text: &str) -> Result<Self, Problem> {
-        let read = Self::parse(text);
-        let rule = format_args!("must be a `next_{field}` of this list");
-        read.ok_or_else(|| Problem::invalid_field(field, rule))
-    }
+/// `<milliseconds>_<order>`
+#[must_use]
+pub fn write(cursor: Cursor) -> String {
+    format!("{}_{}", cursor.at.millis(), cursor.id)
 }
 
-impl Page for Cursor {
-    fn write(&self) -> String {
-        format!("{}_{}", self.at.millis(), self.id)
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let (at, id) = text.split_once('_')?;
-        Some(Self { at: time(at)?, id: id.parse().ok()? })
-    }
+/// Reads what [`write`] wrote.
+#[must_use]
+pub fn read(text: &str) -> Option<Cursor> {
+    let (at, id) = text.split_once('_')?;
+    Some(Cursor { at: time(at)?, id: id.parse().ok()? })
 }
 
-impl Page for RefundCursor {
-    fn write(&self) -> String {
-        format!("{}_{}_{}", self.due_at.millis(), self.pool, self.payment)
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let (at, rest) = text.split_once('_')?;
-        let (pool, payment) = rest.split_once('_')?;
-        let pool = pool.parse::<PoolId>().ok()?;
-        Some(Self { due_at: time(at)?, pool, payment: PaymentId::new(payment).ok()? })
-    }
+/// Plain digits, without a sign.
+#[must_use]
+pub fn time(digits: &str) -> Option<Timestamp> {
+    let plain = digits.len() <= MAX_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| plain).map(Timestamp::from_millis)
 }
 
-fn time(text: &str) -> Option<Timestamp> {
-    text.parse().ok().map(Timestamp::from_millis)
+/// A text that no list has given.
+#[must_use]
+pub fn refused(field: &'static str) -> Problem {
+    Problem::invalid_field(field, format_args!("must be a `next_{field}` of this list"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read_and_nothing_else() {
+        let text = "1767323045678_12-1";
+        assert_eq!(read(text).map(write).as_deref(), Some(text));
+        for bad in ["", "1_", "_12-1", "-1_12-1", "+1_12-1", " 1_12-1", "1_12", "1_12-0", "1_12-1_"]
+        {
+            assert!(read(bad).is_none(), "{bad}");
+        }
+        assert!(time(&"9".repeat(16)).is_none());
+    }
 }

@@ -7,8 +7,8 @@ use axum::response::IntoResponse;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::Shared;
 use super::problem::Problem;
+use super::{Shared, schema};
 use crate::probes::Serving;
 
 /// Whether the parts work; `null` is yes, otherwise what is wrong and what to do.
@@ -18,18 +18,20 @@ pub struct Readiness {
     pub ready: bool,
     /// In which sales something is decided: `all`, `some` (those of other servers of a cluster, or
     /// other partitions) or `none`.
-    #[schema(example = "all")]
+    #[schema(value_type = schema::Serving)]
     pub serving: &'static str,
     /// The engine.
     pub engine: Option<String>,
     /// What kind of trouble the engine has: `unreachable`, `refuses_writes`, `lost` or `stopped`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::Trouble>)]
     pub engine_problem: Option<&'static str>,
     /// The records, and the writing of them.
     pub database: Option<String>,
     /// What kind of trouble the database has: `unreachable`, `refuses_writes` or `lost`. Absent if
     /// the records only lag behind.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::Trouble>)]
     pub database_problem: Option<&'static str>,
 }
 
@@ -39,19 +41,25 @@ pub struct Readiness {
 #[into_params(parameter_in = Query)]
 pub struct ReadyQuery {
     /// `all` (the default), or `some`: 200 as long as something is decided in some sales.
+    #[param(value_type = Option<schema::Enough>)]
     serving: Option<String>,
 }
 
-/// The process lives.
-#[utoipa::path(get, path = "/healthz", tag = "operations", responses((status = 200, body = String)))]
+/// Show that the process lives
+///
+/// Says nothing about engine and database.
+#[utoipa::path(get, path = "/healthz", operation_id = "show_health", tag = "operations",
+    responses((status = 200, description = "It lives", body = String)))]
 pub async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Everything a request needs works, writes included. Answered at once, from what was found out in
-/// the last seconds.
-#[utoipa::path(get, path = "/readyz", tag = "operations", params(ReadyQuery),
-    responses((status = 200, body = Readiness), (status = 503, body = Readiness)))]
+/// Show whether requests can be served
+///
+/// Whether everything a request needs works, writes included. Answered at once, from what was
+/// found out in the last seconds.
+#[utoipa::path(get, path = "/readyz", operation_id = "show_readiness", tag = "operations", params(ReadyQuery),
+    responses((status = 200, description = "It works", body = Readiness), (status = 503, description = "It does not", body = Readiness)))]
 pub async fn readyz(
     State(app): Shared,
     query: Result<Query<ReadyQuery>, QueryRejection>,

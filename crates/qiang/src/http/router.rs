@@ -8,15 +8,13 @@ use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::middleware::map_response;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
-use utoipa::OpenApi;
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{Content, Ref, ResponseBuilder};
+use utoipa::OpenApi as _;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
 
 use super::problem::{Code, Problem};
-use super::{errors_page, health};
+use super::{errors_page, health, openapi};
 use crate::app::App;
 use crate::sales::{self, claims, current};
 use crate::{audit, metrics, orders, payments, reviews};
@@ -24,59 +22,9 @@ use crate::{audit, metrics, orders, payments, reviews};
 /// The page of the API is far smaller; its scripts are not touched.
 const MAX_PAGE_BYTES: usize = 64 << 10;
 
-#[derive(OpenApi)]
-#[openapi(
-    info(
-        title = "qiang",
-        description = "Hands out scarce things to a crowd, exactly. Errors are RFC 9457 problems with a stable `code`; every code is explained at /docs/errors.",
-        license(name = "Apache-2.0", identifier = "Apache-2.0"),
-    ),
-    modifiers(&Security),
-    tags(
-        (name = "sales", description = "Open, look at, restock, close and clear sales"),
-        (name = "claims", description = "Take units, order them, give them up"),
-        (name = "orders", description = "Orders, and paying them in the sandbox"),
-        (name = "payments", description = "Money that arrives, and money that goes back"),
-        (name = "current sale", description = "For shops that run one sale at a time"),
-        (name = "operations", description = "Health, metrics, audit"),
-    ),
-)]
-struct Description;
-
-struct Security;
-
-/// Says of every call that it can also end in a problem the table does not list for it: too busy,
-/// not available, outcome unknown.
-fn with_other_problems(mut description: utoipa::openapi::OpenApi) -> utoipa::openapi::OpenApi {
-    let body = Content::new(Some(Ref::from_schema_name("ProblemBody")));
-    let problem = ResponseBuilder::new()
-        .description("Any other problem; see /docs/errors")
-        .content("application/problem+json", body)
-        .build();
-    for path in description.paths.paths.values_mut() {
-        let calls = [&mut path.get, &mut path.put, &mut path.post, &mut path.delete];
-        for call in calls.into_iter().flatten() {
-            call.responses.responses.insert("default".into(), problem.clone().into());
-        }
-    }
-    description
-}
-
-impl utoipa::Modify for Security {
-    fn modify(&self, description: &mut utoipa::openapi::OpenApi) {
-        let token = HttpBuilder::new()
-            .scheme(HttpAuthScheme::Bearer)
-            .bearer_format("JWT")
-            .description(Some("HS256; `sub` is the user, `role` is buyer or admin"))
-            .build();
-        let components = description.components.get_or_insert_default();
-        components.add_security_scheme("token", SecurityScheme::Http(token));
-    }
-}
-
 /// The routes, and the OpenAPI document made of them.
 fn described() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
-    OpenApiRouter::with_openapi(Description::openapi())
+    OpenApiRouter::with_openapi(openapi::Description::openapi())
         .routes(routes!(sales::create, sales::list))
         .routes(routes!(sales::show, sales::clear))
         .routes(routes!(sales::close))
@@ -105,9 +53,9 @@ fn described() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
 }
 
 /// The OpenAPI document, as served at `/openapi.json`.
-#[must_use]
-pub fn openapi() -> utoipa::openapi::OpenApi {
-    with_other_problems(described().1)
+#[cfg(test)]
+pub(super) fn document() -> serde_json::Value {
+    openapi::finish(&described().1)
 }
 
 /// Everything the server answers; one that is no api tells only how it is.
@@ -117,8 +65,8 @@ pub fn router(app: Arc<App>) -> Router {
             .with_state(app);
     }
     let (router, description) = described();
-    let description = with_other_problems(description);
-    let docs = SwaggerUi::new("/docs").url("/openapi.json", description);
+    let docs = SwaggerUi::new("/docs");
+    let docs = docs.external_url_unchecked("/openapi.json", openapi::finish(&description));
     router
         .route("/", get(|| async { Redirect::temporary("/docs/") }))
         .route("/docs/errors", get(errors))

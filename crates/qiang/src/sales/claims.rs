@@ -7,7 +7,9 @@ use std::num::NonZeroU32;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use qiang_core::{Claim, ClaimId, ClaimRequest, Outcome, PoolId, ReleaseReason, Timestamp, UserId};
+use qiang_core::{
+    Claim, ClaimId, ClaimRequest, MAX_UNITS, Outcome, PoolId, ReleaseReason, Timestamp, UserId,
+};
 use qiang_engine::Stopwatch;
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
@@ -16,14 +18,15 @@ use super::sale_id;
 use crate::app::App;
 use crate::http::extract::{Caller, IdempotencyKey, Nothing, OptionalJson, Path};
 use crate::http::problem::{Code, Problem};
-use crate::http::{ProblemBody, Shared, json_time};
+use crate::http::{Shared, json_time, schema, whole};
 
 /// What to claim.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewClaim {
-    /// How many units, at least 1. Default 1.
-    #[serde(default = "one")]
+    /// How many units; a sale has its own limit.
+    #[serde(default = "one", deserialize_with = "whole::deserialize")]
+    #[schema(minimum = 1, maximum = 2147483648_i64, default = 1, example = 1)]
     quantity: i64,
 }
 
@@ -42,47 +45,51 @@ impl Default for NewClaim {
 pub struct ClaimView {
     /// `<sale>-<number>`
     #[serde(serialize_with = "text")]
-    #[schema(value_type = String)]
+    #[schema(value_type = schema::ClaimId)]
     pub claim_id: ClaimId,
     /// The sale it takes from.
     #[serde(serialize_with = "text")]
-    #[schema(value_type = String)]
+    #[schema(value_type = schema::SaleId)]
     pub sale_id: PoolId,
     /// Whose it is.
     #[serde(serialize_with = "text")]
-    #[schema(value_type = String)]
+    #[schema(value_type = schema::UserId)]
     pub user_id: UserId,
     /// Its place among all claims of the sale, from 1.
+    #[schema(minimum = 1, example = 1)]
     pub number: u32,
     /// Units.
+    #[schema(minimum = 1, example = 1)]
     pub quantity: u32,
     /// Price of a unit, fixed when it was granted.
+    #[schema(minimum = 0, maximum = 1000000000, example = 9900)]
     pub unit_price_cents: i64,
-    /// `held`, `ordered`, `paid` or `released`.
-    #[schema(example = "ordered")]
+    /// Where it stands.
+    #[schema(value_type = schema::ClaimState)]
     pub state: &'static str,
     /// Its order, once one was placed; it has the claim's own id.
     #[serde(serialize_with = "text_or_null")]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<schema::ClaimId>)]
     pub order_id: Option<ClaimId>,
     /// A hold without an order is released at this time.
     #[serde(with = "json_time::option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<schema::Time>)]
     pub hold_until: Option<Timestamp>,
     /// An unpaid order is released at this time.
     #[serde(with = "json_time::option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<schema::Time>)]
     pub pay_by: Option<Timestamp>,
     /// When it was granted.
     #[serde(with = "json_time")]
-    #[schema(value_type = String, format = DateTime)]
+    #[schema(value_type = schema::Time)]
     pub created_at: Timestamp,
-    /// Why it was released: `gave_up`, `cancelled`, `hold_expired` or `pay_expired`.
+    /// Why it was released.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::ReleaseReason>)]
     pub release_reason: Option<&'static str>,
     /// The released claim in whose place a late payment put this one.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text_or_null")]
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<schema::ClaimId>)]
     pub replaces: Option<ClaimId>,
 }
 
@@ -119,11 +126,13 @@ impl From<&Claim> for ClaimView {
     }
 }
 
-/// Claims units of a sale. With an `Idempotency-Key`, asking again gives the first claim again.
-#[utoipa::path(post, path = "/api/v1/sales/{sale_id}/claims", tag = "claims", request_body = Option<NewClaim>, security(("token" = [])),
-    params(("sale_id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
-    responses((status = 201, description = "Granted", body = ClaimView), (status = 200, description = "Granted before", body = ClaimView),
-        (status = "4XX", body = ProblemBody), (status = 503, body = ProblemBody)))]
+/// Claim units of a sale
+///
+/// With an `Idempotency-Key`, asking again gives the first claim again.
+#[utoipa::path(post, path = "/api/v1/sales/{sale_id}/claims", operation_id = "claim_sale", tag = "claims", security(("token" = [])),
+    params(("sale_id" = schema::SaleId, Path, description = "The sale"), ("Idempotency-Key" = Option<schema::IdempotencyKey>, Header, description = "Asking again with the same key is not asking twice")),
+    request_body = Option<NewClaim>,
+    responses((status = 201, description = "Granted", body = ClaimView), (status = 200, description = "Granted before", body = ClaimView)))]
 pub async fn create(
     State(app): Shared,
     caller: Caller,
@@ -135,11 +144,13 @@ pub async fn create(
     Ok((status, axum::Json(view)))
 }
 
-/// The same under the address shops with vouchers know.
-#[utoipa::path(post, path = "/voucher-order/seckill/{voucher_id}", tag = "claims", request_body = Option<NewClaim>, security(("token" = [])),
-    params(("voucher_id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
-    responses((status = 201, description = "Granted", body = ClaimView), (status = 200, description = "Granted before", body = ClaimView),
-        (status = "4XX", body = ProblemBody), (status = 503, body = ProblemBody)))]
+/// Claim a voucher
+///
+/// The same as a claim on a sale, under the address shops with vouchers know.
+#[utoipa::path(post, path = "/voucher-order/seckill/{voucher_id}", operation_id = "claim_voucher", tag = "claims", security(("token" = [])),
+    params(("voucher_id" = schema::SaleId, Path, description = "The sale"), ("Idempotency-Key" = Option<schema::IdempotencyKey>, Header, description = "Asking again with the same key is not asking twice")),
+    request_body = Option<NewClaim>,
+    responses((status = 201, description = "Granted", body = ClaimView), (status = 200, description = "Granted before", body = ClaimView)))]
 pub async fn create_for_voucher(
     State(app): Shared,
     caller: Caller,
@@ -159,7 +170,8 @@ pub async fn claim(
     IdempotencyKey(request): IdempotencyKey,
     body: &NewClaim,
 ) -> Result<(StatusCode, ClaimView), Problem> {
-    let quantity = u32::try_from(body.quantity).ok().and_then(NonZeroU32::new);
+    let quantity = u32::try_from(body.quantity).ok().filter(|units| *units <= MAX_UNITS);
+    let quantity = quantity.and_then(NonZeroU32::new);
     let quantity = quantity
         .ok_or_else(|| Problem::invalid_field("quantity", "must be from 1 to the sale's limit"))?;
     let wish = ClaimRequest { pool, user: who.user, identity: who.identity, request, quantity };
@@ -170,9 +182,12 @@ pub async fn claim(
     created(outcome?)
 }
 
-/// One of your claims, as it is at this moment.
-#[utoipa::path(get, path = "/api/v1/claims/{claim_id}", tag = "claims", params(("claim_id" = String, Path)), security(("token" = [])),
-    responses((status = 200, body = ClaimView), (status = "4XX", body = ProblemBody)))]
+/// Show a claim
+///
+/// One of your claims, as it is at this moment. An admin sees everybody's.
+#[utoipa::path(get, path = "/api/v1/claims/{claim_id}", operation_id = "show_claim", tag = "claims", security(("token" = [])),
+    params(("claim_id" = schema::ClaimId, Path, description = "The claim")),
+    responses((status = 200, description = "The claim", body = ClaimView)))]
 pub async fn show(
     State(app): Shared,
     caller: Caller,
@@ -184,10 +199,12 @@ pub async fn show(
     Ok(axum::Json(ClaimView::from(&claim)))
 }
 
-/// Places the order for a held claim.
-#[utoipa::path(post, path = "/api/v1/claims/{claim_id}/order", tag = "claims", params(("claim_id" = String, Path)), security(("token" = [])),
-    responses((status = 201, description = "Ordered", body = ClaimView), (status = 200, description = "Ordered before", body = ClaimView),
-        (status = "4XX", body = ProblemBody)))]
+/// Order a held claim
+///
+/// Asking again changes nothing.
+#[utoipa::path(post, path = "/api/v1/claims/{claim_id}/order", operation_id = "order_claim", tag = "claims", security(("token" = [])),
+    params(("claim_id" = schema::ClaimId, Path, description = "The claim")),
+    responses((status = 201, description = "Ordered", body = ClaimView), (status = 200, description = "Ordered before", body = ClaimView)))]
 pub async fn order(
     State(app): Shared,
     caller: Caller,
@@ -199,9 +216,12 @@ pub async fn order(
     Ok((status, axum::Json(view)))
 }
 
-/// Gives a claim up: its units go to others.
-#[utoipa::path(delete, path = "/api/v1/claims/{claim_id}", tag = "claims", params(("claim_id" = String, Path)), security(("token" = [])),
-    responses((status = 200, body = ClaimView), (status = "4XX", body = ProblemBody)))]
+/// Give a claim up
+///
+/// Its units go to others. The claim can still be looked at, as `released`.
+#[utoipa::path(delete, path = "/api/v1/claims/{claim_id}", operation_id = "give_up_claim", tag = "claims", security(("token" = [])),
+    params(("claim_id" = schema::ClaimId, Path, description = "The claim")),
+    responses((status = 200, description = "The released claim", body = ClaimView)))]
 pub async fn give_up(
     State(app): Shared,
     caller: Caller,

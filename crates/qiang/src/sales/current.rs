@@ -13,7 +13,7 @@ use super::{SaleView, find};
 use crate::app::App;
 use crate::http::extract::{Admin, Caller, IdempotencyKey, Json, OptionalJson};
 use crate::http::problem::{Code, Problem};
-use crate::http::{ProblemBody, Shared};
+use crate::http::{Shared, schema};
 
 /// Which sale to make the current one.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -21,20 +21,26 @@ use crate::http::{ProblemBody, Shared};
 pub struct CurrentSale {
     /// The sale, or null for none.
     #[serde(deserialize_with = "Option::deserialize")]
+    #[schema(value_type = Option<schema::SaleId>, required)]
     sale_id: Option<String>,
 }
 
-/// The current sale.
-#[utoipa::path(get, path = "/api/v1/current-sale", tag = "current sale",
-    responses((status = 200, body = SaleView), (status = 404, body = ProblemBody)))]
+/// Show the current sale
+///
+/// Its terms, and how much is left at this moment.
+#[utoipa::path(get, path = "/api/v1/current-sale", operation_id = "show_current_sale", tag = "current sale",
+    responses((status = 200, description = "The sale", body = SaleView)))]
 pub async fn show(State(app): Shared) -> Result<axum::Json<SaleView>, Problem> {
     let pool = find(&app, current(&app)?).await?;
     Ok(axum::Json(SaleView::of(&pool, app.now())))
 }
 
-/// Makes a sale the current one. Claims made before stay with the sale they were made on.
-#[utoipa::path(put, path = "/api/v1/current-sale", tag = "current sale", request_body = CurrentSale, security(("token" = [])),
-    responses((status = 200, body = SaleView), (status = 204, description = "There is no current sale now"), (status = "4XX", body = ProblemBody)))]
+/// Make a sale the current one
+///
+/// Claims made before stay with the sale they were made on.
+#[utoipa::path(put, path = "/api/v1/current-sale", operation_id = "set_current_sale", tag = "current sale", security(("token" = ["admin"])),
+    request_body = CurrentSale,
+    responses((status = 200, description = "The sale that is current now", body = SaleView), (status = 204, description = "There is no current sale now")))]
 pub async fn put(
     State(app): Shared,
     _: Admin,
@@ -49,11 +55,14 @@ pub async fn put(
     Ok(axum::Json(SaleView::of(&pool, app.now())).into_response())
 }
 
-/// Claims units of the current sale.
-#[utoipa::path(post, path = "/api/v1/current-sale/claims", tag = "current sale", request_body = Option<NewClaim>, security(("token" = [])),
-    params(("Idempotency-Key" = Option<String>, Header)),
-    responses((status = 201, description = "Granted", body = ClaimView), (status = 200, description = "Granted before", body = ClaimView),
-        (status = "4XX", body = ProblemBody), (status = 503, body = ProblemBody)))]
+/// Claim units of the current sale
+///
+/// With an `Idempotency-Key`, asking again gives the first claim again, as long as the sale is
+/// still the current one.
+#[utoipa::path(post, path = "/api/v1/current-sale/claims", operation_id = "claim_current_sale", tag = "current sale", security(("token" = [])),
+    params(("Idempotency-Key" = Option<schema::IdempotencyKey>, Header, description = "Asking again with the same key is not asking twice")),
+    request_body = Option<NewClaim>,
+    responses((status = 201, description = "Granted", body = ClaimView), (status = 200, description = "Granted before", body = ClaimView)))]
 pub async fn claim(
     State(app): Shared,
     caller: Caller,

@@ -2,62 +2,78 @@
 //! sense is named.
 
 use qiang_core::{
-    Cents, Fault, Flow, LimitBy, PoolId, PriceStep, Reclaim, Supply, Terms, Timestamp,
+    Cents, Fault, Flow, LimitBy, MAX_UNITS, PoolId, PriceStep, Reclaim, Supply, Terms, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::http::json_time;
 use crate::http::problem::Problem;
+use crate::http::{json_time, schema, whole};
 
 const HOLD_SECS: i64 = 5 * 60;
 const PAY_SECS: i64 = 30 * 60;
 
 /// A sale to open.
 #[derive(Debug, Deserialize, ToSchema)]
+#[schema(example = json!({
+    "title": "Phone, midnight sale", "sku": "phone-15-black", "stock": 1000, "price_cents": 9900,
+}))]
 #[serde(deny_unknown_fields)]
 pub struct NewSale {
     /// A number of your own choice, as text, that no sale has had; left out, one is made.
+    #[schema(value_type = Option<schema::SaleId>)]
     id: Option<String>,
-    /// What buyers read, 1 to 200 bytes.
-    #[schema(example = "Phone, midnight sale")]
+    /// What buyers read, 1 to 200 characters.
+    #[schema(value_type = schema::Title)]
     title: String,
-    /// Your own name for the goods, 1 to 64 bytes.
-    #[schema(example = "phone-15-black")]
+    /// Your own name for the goods, 1 to 64 characters.
+    #[schema(value_type = schema::Sku)]
     sku: String,
     /// Units there are, 1 to 2147483648.
-    #[schema(example = 1000)]
+    #[serde(deserialize_with = "whole::deserialize")]
+    #[schema(minimum = 1, maximum = 2147483648_i64, example = 1000)]
     stock: i64,
     /// Units one buyer may have, as long as the sale exists. Default 1.
+    #[serde(default, deserialize_with = "whole::option")]
+    #[schema(minimum = 1, maximum = 2147483648_i64, example = 1)]
     limit_per_user: Option<i64>,
     /// Who counts as one buyer. Default `user`.
     limit_by: Option<LimitByWord>,
     /// Price of a unit in cents, 0 to 1000000000. An order that costs nothing is paid as it is
     /// placed.
-    #[schema(example = 9900)]
+    #[serde(deserialize_with = "whole::deserialize")]
+    #[schema(minimum = 0, maximum = 1000000000, example = 9900)]
     price_cents: i64,
-    /// How the price rises as units go.
+    /// How the price rises as units go: each step by more units and at a higher price than the
+    /// one before.
     #[serde(default)]
+    #[schema(max_items = 100)]
     price_steps: Vec<PriceStepBody>,
     /// When it opens; left out, at once.
     #[serde(default, with = "json_time::option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<schema::Time>)]
     pub(super) opens_at: Option<Timestamp>,
     /// When it closes; left out, when it is closed by hand.
     #[serde(default, with = "json_time::option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<schema::Time>)]
     closes_at: Option<Timestamp>,
     /// What a granted claim goes through. Default `order`.
     flow: Option<FlowWord>,
     /// Seconds a hold lasts before it is released; only with `hold`. Default 300.
+    #[serde(default, deserialize_with = "whole::option")]
+    #[schema(minimum = 1, maximum = 31622400)]
     hold_secs: Option<i64>,
     /// Seconds an order may stay unpaid; with `order` and `hold`. Default 1800.
+    #[serde(default, deserialize_with = "whole::option")]
+    #[schema(minimum = 1, maximum = 31622400, example = 1800)]
     pay_secs: Option<i64>,
     /// Whether a user whose claim was released may claim again. Default `allowed`.
     reclaim: Option<ReclaimWord>,
     /// Over how many partitions of a shared engine a very hot sale is spread, 1 to 64. Claim
     /// numbers then still rise for each bucket, but not over the whole sale. Default 1, which is
     /// all an embedded engine needs.
+    #[serde(default, deserialize_with = "whole::option")]
+    #[schema(minimum = 1, maximum = 64, example = 1)]
     buckets: Option<i64>,
 }
 
@@ -66,8 +82,12 @@ pub struct NewSale {
 #[serde(deny_unknown_fields)]
 pub struct PriceStepBody {
     /// So many units are taken before this price holds.
+    #[serde(deserialize_with = "whole::deserialize")]
+    #[schema(minimum = 1, maximum = 2147483648_i64, example = 500)]
     pub after_sold: i64,
     /// The price from there on.
+    #[serde(deserialize_with = "whole::deserialize")]
+    #[schema(minimum = 1, maximum = 1000000000, example = 12900)]
     pub price_cents: i64,
 }
 
@@ -147,6 +167,9 @@ impl NewSale {
         let step = |step: &PriceStepBody| {
             let rule = "must have an after_sold from 1 to 2147483648";
             let after_sold = short("price_steps", rule, step.after_sold)?;
+            if after_sold > MAX_UNITS {
+                return Err(Fault { field: "price_steps", rule });
+            }
             Ok(PriceStep { after_sold, price: Cents::new(step.price_cents) })
         };
         self.price_steps.iter().map(step).collect()

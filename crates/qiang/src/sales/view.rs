@@ -5,16 +5,19 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::terms::{FlowWord, LimitByWord, PriceStepBody, ReclaimWord};
-use crate::http::json_time;
+use crate::http::{json_time, schema};
 
 /// A sale and where it stands.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SaleView {
     /// Its id.
+    #[schema(value_type = schema::SaleId)]
     pub id: String,
     /// What buyers read.
+    #[schema(value_type = schema::Title)]
     pub title: String,
     /// The shop's own name for the goods.
+    #[schema(value_type = schema::Sku)]
     pub sku: String,
     /// Where it stands at `server_time`.
     pub status: SaleStatus,
@@ -32,21 +35,22 @@ pub struct SaleView {
     pub limit_per_user: u32,
     /// Who counts as one buyer.
     pub limit_by: LimitByWord,
-    /// Price of the next unit.
+    /// Price of the next unit in cents.
+    #[schema(minimum = 0, maximum = 1000000000, example = 9900)]
     pub price_cents: i64,
     /// How the price rises.
     pub price_steps: Vec<PriceStepBody>,
     /// When it opens.
     #[serde(with = "json_time")]
-    #[schema(value_type = String, format = DateTime)]
+    #[schema(value_type = schema::Time)]
     pub opens_at: Timestamp,
     /// When it closes by itself.
     #[serde(with = "json_time::option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<schema::Time>)]
     pub closes_at: Option<Timestamp>,
     /// When it was closed by hand.
     #[serde(with = "json_time::option")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[schema(value_type = Option<schema::Time>)]
     pub closed_at: Option<Timestamp>,
     /// What a granted claim goes through.
     pub flow: FlowWord,
@@ -62,11 +66,11 @@ pub struct SaleView {
     pub version: u32,
     /// When it was made.
     #[serde(with = "json_time")]
-    #[schema(value_type = String, format = DateTime)]
+    #[schema(value_type = schema::Time)]
     pub created_at: Timestamp,
     /// The server's clock, for countdowns.
     #[serde(with = "json_time")]
-    #[schema(value_type = String, format = DateTime)]
+    #[schema(value_type = schema::Time)]
     pub server_time: Timestamp,
 }
 

@@ -22,6 +22,7 @@ mod killed;
 mod lane;
 mod late_payments;
 mod moving;
+mod openapi;
 mod operations;
 mod orders;
 mod other_origins;

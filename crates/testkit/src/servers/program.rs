@@ -27,8 +27,19 @@ pub enum Source {
     Debian(&'static str),
     /// A Python package, unpacked into [`downloads`].
     Python(&'static str),
-    /// A package of npm, installed into [`downloads`].
-    Node(&'static str),
+    /// Python packages with all they need, in a folder of their own; it is for `PYTHONPATH`.
+    PythonTools(Tools),
+    /// Packages of npm with all they need, in a folder of their own.
+    Node(Tools),
+}
+
+/// Packages that are installed together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tools {
+    /// Their folder in [`downloads`].
+    pub folder: &'static str,
+    /// What to install.
+    pub packages: &'static [&'static str],
 }
 
 /// Redis, with its shell and its load generator beside it.
@@ -75,8 +86,31 @@ pub const ASYNC_TIMEOUT: Program = Program {
 /// The client of Redis for Node.
 pub const NODE_REDIS: Program = Program {
     name: "node_modules/redis/package.json",
-    source: Source::Node("redis@5"),
-    places: &[""],
+    source: Source::Node(Tools { folder: "node-redis", packages: &["redis@5"] }),
+    places: &["node-redis"],
+};
+/// Schemathesis, which calls an API as its OpenAPI file allows and forbids, and a validator of such
+/// files. The versions are exact, because others make other calls.
+pub const SCHEMATHESIS: Program = Program {
+    name: "schemathesis/cli/__main__.py",
+    source: Source::PythonTools(Tools {
+        folder: "schemathesis-4.32.5",
+        packages: &[
+            "schemathesis==4.32.5",
+            "hypothesis==6.170.15",
+            "openapi-spec-validator==0.9.0",
+        ],
+    }),
+    places: &["schemathesis-4.32.5"],
+};
+/// A generator of clients from OpenAPI files, with what its clients need to be compiled.
+pub const OPENAPI_TYPESCRIPT: Program = Program {
+    name: "node_modules/openapi-typescript/bin/cli.js",
+    source: Source::Node(Tools {
+        folder: "openapi-typescript-7",
+        packages: &["openapi-typescript@7", "openapi-fetch@0.17", "typescript@5"],
+    }),
+    places: &["openapi-typescript-7"],
 };
 
 impl Program {
@@ -128,10 +162,9 @@ impl fmt::Display for Missing {
             Source::Debian(package) => {
                 write!(f, "`{name}` is missing; install it: sudo apt-get install {package}")
             }
-            Source::Python(_) => {
+            Source::Python(_) | Source::PythonTools(_) | Source::Node(_) => {
                 write!(f, "`{name}` is missing; `cargo xtask test` fetches it")
             }
-            Source::Node(_) => write!(f, "`{name}` is missing; `cargo xtask test` fetches it"),
         }
     }
 }
