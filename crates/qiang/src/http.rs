@@ -5,13 +5,13 @@ pub mod cors;
 mod errors_page;
 pub mod extract;
 pub mod health;
-mod impatient;
 pub mod json_time;
 mod lane;
 pub mod problem;
 mod router;
 mod serve;
 mod unread;
+mod wire;
 
 use std::sync::Arc;
 

@@ -148,7 +148,8 @@ fn connections(figures: &Figures) -> Vec<Goal> {
         figures.named(name).filter_map(move |figure| figure.get(measure)).collect::<Vec<_>>()
     };
     let most = |values: Vec<f64>| values.into_iter().reduce(f64::max);
-    let way = |what: &str, value, unit, bound| Goal(vec![Way { what: what.into(), value, unit, bound }]);
+    let way =
+        |what: &str, value, unit, bound| Goal(vec![Way { what: what.into(), value, unit, bound }]);
     vec![
         way(
             "p99 of the first answer, 1,000 connects at once",
@@ -179,7 +180,7 @@ fn footprint(figures: &Figures) -> Vec<Goal> {
     vec![
         way("memory of an idle server", "idle_memory", "mb", "MB", 40.0),
         way("start to first claim", "start_to_first_claim", "start_ms", "ms", 150.0),
-        way("size of the binary", "binary", "mb", "MB", 40.0),
+        way("size of the binary (profile dist)", "binary", "mb", "MB", 40.0),
     ]
 }
 
@@ -344,8 +345,10 @@ mod tests {
 
     #[test]
     fn the_worse_of_both_doors_counts() {
-        let http = r#"{"name":"idle_connections","door":"http","after":"accept","bytes_each":2000}"#;
-        let resp = r#"{"name":"idle_connections","door":"resp","after":"accept","bytes_each":12000}"#;
+        let http =
+            r#"{"name":"idle_connections","door":"http","after":"accept","bytes_each":2000}"#;
+        let resp =
+            r#"{"name":"idle_connections","door":"resp","after":"accept","bytes_each":12000}"#;
         assert_eq!(verdict(&[http], "memory of one of"), "2,000 bytes ok");
         assert_eq!(verdict(&[http, resp], "memory of one of"), "12,000 bytes missed");
     }
