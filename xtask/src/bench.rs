@@ -17,6 +17,7 @@ use crate::stopwatch::Stopwatch;
 use figures::Figures;
 
 mod backends;
+mod connections;
 mod figures;
 mod footprint;
 mod goals;
@@ -29,7 +30,7 @@ mod redis;
 mod resp;
 mod table;
 
-const PARTS: [&str; 5] = ["engine", "http", "resp", "load", "footprint"];
+const PARTS: [&str; 6] = ["engine", "http", "resp", "load", "connections", "footprint"];
 /// What `bench all` writes.
 const PAGE: &str = "docs/BENCHMARKS.md";
 
@@ -74,6 +75,7 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
                     "http" => http::measure(&stage, &mut figures),
                     "resp" => resp::measure(&stage, &mut figures),
                     "load" => load::measure(&stage, &mut figures),
+                    "connections" => connections::measure(&stage, &mut figures),
                     _ => footprint::measure(&stage, &mut figures),
                 }
             }),

@@ -42,11 +42,11 @@ Commands:
                    Ctrl-C. Names: redis, cluster, valkey, mysql, postgres; all unless named.
   tidy             Check what compilers and linters do not: dependency direction, house rules of
                    the sources, links and required pages. Takes a second, builds nothing.
-  bench            Measure the engine, both doors, a crowd at a fixed rate, what an idle server
-                   takes, and Redis, in one run; print one table.
+  bench            Measure the engine, both doors, a crowd at a fixed rate, many connections, what
+                   an idle server takes, and Redis, in one run; print one table.
       --quick          Fewer requests and one round: a look, not a result.
-      --only PART      Only `engine`, `http`, `resp`, `load` or `footprint`. May be
-                       repeated.
+      --only PART      Only `engine`, `http`, `resp`, `load`, `connections` or `footprint`. May
+                       be repeated.
       --write FILE     Also write the table, with a description of the machine, as Markdown.
   bench all        The same and `bench redis`, written into docs/BENCHMARKS.md.
   bench redis      Measure the engine on Redis, in memory and with every write synced, and the

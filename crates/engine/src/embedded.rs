@@ -6,6 +6,7 @@
 pub(crate) mod codec;
 mod counter;
 pub(crate) mod desk;
+mod files;
 pub(crate) mod journal;
 pub(crate) mod log;
 pub(crate) mod sqlite;

@@ -63,6 +63,14 @@ pub enum JournalError {
         /// The newest format known here.
         known: i64,
     },
+    /// Somebody deleted or replaced the file while it was written to.
+    #[error("the journal {path} was deleted or replaced while the server ran. {saved}")]
+    Gone {
+        /// The file.
+        path: PathBuf,
+        /// What became of what was in it.
+        saved: Saved,
+    },
     /// The part asked for is no longer in the log.
     #[error("the log begins after {oldest}, but events after {after} were asked for")]
     Trimmed {
@@ -74,6 +82,23 @@ pub enum JournalError {
     /// A fault made on purpose.
     #[error("injected fault: {0}")]
     Injected(&'static str),
+}
+
+/// Where the events of a journal are after its file was deleted or replaced.
+#[derive(Debug, thiserror::Error)]
+pub enum Saved {
+    /// In its place again.
+    #[error("Everything answered was put back there, and nothing is lost: start again")]
+    InPlace,
+    /// Beside a file that somebody else put there.
+    #[error(
+        "Everything answered was saved to {0}; other files lie in the journal's place now. Decide \
+         which is the right one before you start again"
+    )]
+    Aside(PathBuf),
+    /// Nowhere.
+    #[error("It could not be saved ({0}): restore your newest backup before you start again")]
+    Nowhere(String),
 }
 
 /// A log could not be read or trimmed.

@@ -23,4 +23,4 @@ pub use embedded::sqlite::SqliteJournal;
 pub use embedded::stats::{Histogram, Stats};
 pub use embedded::writer::{Job, Look, Poisoned, Writer};
 pub use engine::{Engine, Log};
-pub use error::{Error, JournalError, LogError, OpenError, chain};
+pub use error::{Error, JournalError, LogError, OpenError, Saved, chain};

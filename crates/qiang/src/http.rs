@@ -6,7 +6,6 @@ pub mod cursor;
 mod errors_page;
 pub mod extract;
 pub mod health;
-mod impatient;
 pub mod json_time;
 mod lane;
 mod openapi;
@@ -16,6 +15,7 @@ pub mod schema;
 mod serve;
 mod unread;
 pub mod whole;
+mod wire;
 
 use std::sync::Arc;
 

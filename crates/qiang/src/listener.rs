@@ -1,12 +1,16 @@
 //! Addresses to listen on, and connections accepted up to a number.
 
 use std::future::Future;
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
+use bytes::BytesMut;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -129,7 +133,8 @@ pub async fn accept<F>(
                 // A peer that vanished without a word gives its place free.
                 let alive = socket2::TcpKeepalive::new().with_time(SILENCE).with_interval(PROBES);
                 let _best_effort = socket2::SockRef::from(&stream).set_tcp_keepalive(&alive);
-                let serving = serve(stream);
+                // In a box of its own, or the task would have room for it twice.
+                let serving = Box::pin(serve(stream));
                 tokio::spawn(async move {
                     serving.await;
                     drop(place);
@@ -143,17 +148,34 @@ pub async fn accept<F>(
     }
 }
 
+/// Reads up to `MAX` bytes and appends them; 0 is the end. While it waits it takes no memory: what
+/// arrives is read to the stack first.
+pub async fn read<const MAX: usize>(
+    stream: &mut (impl AsyncRead + Unpin),
+    input: &mut BytesMut,
+) -> std::io::Result<usize> {
+    std::future::poll_fn(|cx| {
+        let mut room = [const { MaybeUninit::uninit() }; MAX];
+        let mut room = ReadBuf::uninit(&mut room);
+        ready!(Pin::new(&mut *stream).poll_read(cx, &mut room))?;
+        input.extend_from_slice(room.filled());
+        Poll::Ready(Ok(room.filled().len()))
+    })
+    .await
+}
+
 /// Closes so that every answer arrives. Closing over something unread would be a reset, and a
 /// reset takes away what the client has not read yet.
 pub async fn close<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
     let farewell = async {
         stream.shutdown().await?;
-        let (mut unheard, mut left) = ([0; 4096], FAREWELL_BYTES);
+        let (mut unheard, mut left) = (BytesMut::new(), FAREWELL_BYTES);
         while left > 0 {
-            match stream.read(&mut unheard).await? {
+            match read::<4096>(&mut stream, &mut unheard).await? {
                 0 => break,
                 len => left = left.saturating_sub(len),
             }
+            unheard.clear();
         }
         std::io::Result::Ok(())
     };

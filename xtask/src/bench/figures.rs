@@ -1,7 +1,7 @@
 //! What was measured: lines of JSON with a name, labels and one or more measures.
 //!
 //! `{"name":"engine_claims","in_flight":512,"per_sec":1200000}`: `per_sec`, `seconds`,
-//! `bytes_per_claim`, `journal_writes`, `mb`, `errors` and whatever ends in `_ms`, `_us` or
+//! `bytes_per_claim`, `bytes_each`, `journal_writes`, `mb`, `kept_mb`, `errors` and whatever ends in `_ms`, `_us` or
 //! `_percent` are measures, all else are labels that tell figures of one name apart.
 
 use serde_json::{Map, Value};
@@ -87,8 +87,20 @@ impl Figure {
     }
 }
 
+/// Besides whatever ends like a unit.
+const MEASURES: [&str; 8] = [
+    "per_sec",
+    "seconds",
+    "bytes_per_claim",
+    "bytes_each",
+    "journal_writes",
+    "mb",
+    "kept_mb",
+    "errors",
+];
+
 fn is_measure(key: &str) -> bool {
-    ["per_sec", "seconds", "bytes_per_claim", "journal_writes", "mb", "errors"].contains(&key)
+    MEASURES.contains(&key)
         || key.ends_with("_ms")
         || key.ends_with("_us")
         || key.ends_with("_percent")

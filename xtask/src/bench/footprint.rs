@@ -29,7 +29,7 @@ pub(super) fn measure(stage: &Stage<'_>, figures: &mut Figures) -> Result<()> {
         // Somebody new each time: a claim is granted, and synced.
         let token = token(binary, &data, &format!("user-{round}"))?;
         let watch = Stopwatch::start();
-        let server = Product::start_with(binary, &data, token)?;
+        let server = Product::start_with(binary, &data, token, &[])?;
         let claimed = server.ask("POST", &format!("/api/v1/sales/{sale}/claims"), "")?;
         starts.push(watch.elapsed().as_secs_f64() * 1e3);
         ensure!(claimed["number"].is_u64(), "the first claim was not granted: {claimed}");

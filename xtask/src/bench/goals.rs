@@ -3,8 +3,9 @@
 //! Figures known by name here: `engine_claims` and `engine_sold_out` (label `in_flight`),
 //! `engine_growth` (label `claims`: how many the pool held already), `engine_memory`,
 //! `engine_recovery` (label `claims`), `http_noop`, `http_claims`, `http_open_loop`,
-//! `http_open_loop_refused`, `redis_*` and `resp_*` (label `pipeline`), `idle_memory`,
-//! `start_to_first_claim`, `binary`. Any other figure is shown as it comes.
+//! `http_open_loop_refused`, `redis_*` and `resp_*` (label `pipeline`), `first_answer` and
+//! `idle_connections` (label `door`), `idle_memory`, `start_to_first_claim`, `binary`. Any other figure
+//! is shown as it comes.
 
 use serde_json::json;
 
@@ -47,6 +48,7 @@ fn goals(figures: &Figures) -> Vec<Goal> {
     goals.extend(resp(figures));
     goals.extend(http(figures));
     goals.extend(open_loop(figures));
+    goals.extend(connections(figures));
     goals.extend(footprint(figures));
     goals.extend(growth(figures));
     goals
@@ -140,6 +142,36 @@ fn open_loop(figures: &Figures) -> Vec<Goal> {
     ]
 }
 
+/// The worse of both doors, and of all states, counts.
+fn connections(figures: &Figures) -> Vec<Goal> {
+    let all = |name, measure| {
+        figures.named(name).filter_map(move |figure| figure.get(measure)).collect::<Vec<_>>()
+    };
+    let most = |values: Vec<f64>| values.into_iter().reduce(f64::max);
+    let way =
+        |what: &str, value, unit, bound| Goal(vec![Way { what: what.into(), value, unit, bound }]);
+    vec![
+        way(
+            "p99 of the first answer, 1,000 connects at once",
+            most(all("first_answer", "p99_ms")),
+            "ms",
+            Bound::AtMost(100.0),
+        ),
+        way(
+            "memory of one of 10,000 idle connections",
+            most(all("idle_connections", "bytes_each")),
+            "bytes",
+            Bound::AtMost(10_000.0),
+        ),
+        way(
+            "memory given back when 10,000 idle connections close",
+            all("idle_connections", "given_back_percent").into_iter().reduce(f64::min),
+            "%",
+            Bound::Open,
+        ),
+    ]
+}
+
 fn footprint(figures: &Figures) -> Vec<Goal> {
     let way = |what: &str, name: &str, measure, unit, most| {
         let value = figures.named(name).next().and_then(|figure| figure.get(measure));
@@ -148,7 +180,7 @@ fn footprint(figures: &Figures) -> Vec<Goal> {
     vec![
         way("memory of an idle server", "idle_memory", "mb", "MB", 40.0),
         way("start to first claim", "start_to_first_claim", "start_ms", "ms", 150.0),
-        way("size of the binary", "binary", "mb", "MB", 40.0),
+        way("size of the binary (profile dist)", "binary", "mb", "MB", 40.0),
     ]
 }
 
@@ -258,9 +290,11 @@ fn unit_of(measure: &str) -> &str {
     match measure {
         "per_sec" => "/s",
         "seconds" => "s",
-        "bytes_per_claim" => "bytes",
+        "bytes_per_claim" | "bytes_each" => "bytes",
         "journal_writes" => "journal writes",
         "mb" => "MB",
+        "kept_mb" => "MB kept",
+        "given_back_percent" => "% given back",
         "start_ms" => "ms",
         "p50_ms" => "ms at p50",
         "p99_ms" => "ms at p99",
@@ -307,6 +341,16 @@ mod tests {
         let noop = r#"{"name":"http_noop","per_sec":100}"#;
         assert_eq!(verdict(&[http, noop], "http claims ÷ noop"), "0.70 × missed");
         assert_eq!(verdict(&[], "recovery"), "– not measured");
+    }
+
+    #[test]
+    fn the_worse_of_both_doors_counts() {
+        let http =
+            r#"{"name":"idle_connections","door":"http","after":"accept","bytes_each":2000}"#;
+        let resp =
+            r#"{"name":"idle_connections","door":"resp","after":"accept","bytes_each":12000}"#;
+        assert_eq!(verdict(&[http], "memory of one of"), "2,000 bytes ok");
+        assert_eq!(verdict(&[http, resp], "memory of one of"), "12,000 bytes missed");
     }
 
     #[test]

@@ -47,12 +47,18 @@ pub(super) fn token(binary: &Path, data: &Path, user: &str) -> Result<String> {
 impl Product {
     /// Starts a server on a data folder.
     pub(super) fn start(binary: &Path, data: &Path) -> Result<Self> {
-        Self::start_with(binary, data, token(binary, data, "bench")?)
+        Self::start_with(binary, data, token(binary, data, "bench")?, &[])
     }
 
-    /// Starts a server on a data folder whose token is known.
-    pub(super) fn start_with(binary: &Path, data: &Path, token: String) -> Result<Self> {
+    /// Starts a server on a data folder whose token is known, with settings as variables.
+    pub(super) fn start_with(
+        binary: &Path,
+        data: &Path,
+        token: String,
+        settings: &[(&str, &str)],
+    ) -> Result<Self> {
         let mut child = Command::new(binary)
+            .envs(settings.iter().copied())
             .args(["serve", "--listen", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--data"])
             .arg(data)
             .stdout(Stdio::null())

@@ -15,7 +15,7 @@ use tokio::sync::{oneshot, watch};
 use super::desk::{Answer, Asked, Desk, Position, Question, Replies};
 use super::journal::Journal;
 use super::writer::{Committer, Poisoned};
-use crate::{Clock, Error};
+use crate::{Clock, Error, JournalError};
 
 /// From so many answers in one commit on, there is a crowd; with so many, it is large.
 const CROWD: usize = 4;
@@ -27,7 +27,11 @@ const MAX_LINGERS: usize = 2;
 /// However far away the next deadline is, the clock is looked at this often: it may have been
 /// set, or the machine may have slept.
 const MAX_PATIENCE: Duration = Duration::from_secs(1);
-const BUG: &str = "a bug stopped the engine; see the log";
+const BUG: &str =
+    "a bug stopped the engine; see the log. Nothing acknowledged is lost: start again";
+/// What to do after a write that failed.
+const ADVICE: &str = ". Nothing acknowledged is lost: mend the cause and start again. What was \
+                      asked last may or may not have happened";
 
 /// What callers and committer share.
 #[derive(Debug)]
@@ -43,6 +47,16 @@ pub(super) struct Counter<C> {
     /// Becomes true when nothing is decided any more.
     pub(super) ended: watch::Sender<bool>,
     poison: OnceLock<String>,
+}
+
+/// Why the committer's thread goes on.
+enum Woken<'a, C> {
+    /// Something at this desk is pending.
+    Work(MutexGuard<'a, Desk<C>>),
+    /// Nothing is pending that could be seen yet.
+    Idle,
+    /// There will be nothing more.
+    Closed,
 }
 
 /// Those who found the desk taken. Nobody leaves the desk without looking here.
@@ -150,7 +164,16 @@ impl<C: Clock> Counter<C> {
     pub(super) fn commit_all(&self, committer: &mut Committer<impl Journal>) {
         let ending = Ending(self);
         let mut crowded = false;
-        while let Some(mut desk) = self.wait_for_work() {
+        loop {
+            if let Err(Poisoned(error)) = committer.look() {
+                self.stop(&error);
+                break;
+            }
+            let mut desk = match self.wait_for_work() {
+                Woken::Work(desk) => desk,
+                Woken::Idle => continue,
+                Woken::Closed => break,
+            };
             if crowded {
                 let Some(later) = self.linger(desk) else { break };
                 desk = later;
@@ -159,9 +182,7 @@ impl<C: Clock> Counter<C> {
             drop(desk);
             crowded = committer.pending.waiting() >= CROWD;
             if let Err(Poisoned(error)) = committer.append(to_write) {
-                let reason = crate::error::chain(&error);
-                tracing::error!(reason, "the engine stopped: restart when the cause is mended");
-                let _first = self.poison.set(reason);
+                self.stop(&error);
                 break;
             }
             let Ok(mut desk) = self.desk.lock() else { break };
@@ -171,6 +192,17 @@ impl<C: Clock> Counter<C> {
             self.durable.send_replace(committer.pending.last_seq());
         }
         drop(ending);
+    }
+
+    /// Says why nothing is decided from now on, and what to do.
+    fn stop(&self, error: &JournalError) {
+        let mut reason = crate::error::chain(error);
+        // Of a journal that is gone, the error itself says what is left of it.
+        if !matches!(error, JournalError::Gone { .. }) {
+            reason.push_str(ADVICE);
+        }
+        tracing::error!(reason, "the engine stopped");
+        let _first = self.poison.set(reason);
     }
 
     /// Decides now: the answer, or where it will come from once it is durable.
@@ -250,27 +282,26 @@ impl<C: Clock> Counter<C> {
         }
     }
 
-    /// Waits until something is pending. `None` is the end.
-    fn wait_for_work(&self) -> Option<MutexGuard<'_, Desk<C>>> {
-        loop {
-            let mut desk = self.desk.lock().ok()?;
-            self.decide_line(&mut desk);
-            desk.tick();
-            if desk.has_work() {
-                self.line().pending = false;
-                return Some(desk);
-            }
-            let patience = desk.patience().map_or(MAX_PATIENCE, |wait| wait.min(MAX_PATIENCE));
-            drop(desk);
-            let line = self.line();
-            let idle = |line: &mut Line| line.jobs.is_empty() && !line.pending && !line.closed;
-            let waited = self.work.wait_timeout_while(line, patience, idle);
-            let mut line = waited.unwrap_or_else(PoisonError::into_inner).0;
-            if line.closed && line.jobs.is_empty() && !line.pending {
-                return None;
-            }
-            line.pending = false;
+    /// Waits until something is pending, for a second at most.
+    fn wait_for_work(&self) -> Woken<'_, C> {
+        let Ok(mut desk) = self.desk.lock() else { return Woken::Closed };
+        self.decide_line(&mut desk);
+        desk.tick();
+        if desk.has_work() {
+            self.line().pending = false;
+            return Woken::Work(desk);
         }
+        let patience = desk.patience().map_or(MAX_PATIENCE, |wait| wait.min(MAX_PATIENCE));
+        drop(desk);
+        let line = self.line();
+        let idle = |line: &mut Line| line.jobs.is_empty() && !line.pending && !line.closed;
+        let waited = self.work.wait_timeout_while(line, patience, idle);
+        let mut line = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if line.closed && line.jobs.is_empty() && !line.pending {
+            return Woken::Closed;
+        }
+        line.pending = false;
+        Woken::Idle
     }
 
     /// Lets others decide for as long as more and more of them come, but not for long.

@@ -14,6 +14,11 @@ pub trait Journal: Send + 'static {
 
     /// Makes a write durable before it returns.
     fn append(&mut self, write: &Write<'_>) -> Result<(), JournalError>;
+
+    /// Looks whether a restart would still find what was appended. An error stops the engine.
+    fn look(&mut self) -> Result<(), JournalError> {
+        Ok(())
+    }
 }
 
 /// Where a recovered log ends.

@@ -12,6 +12,7 @@ use qiang_core::Event;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use super::codec::Decoder;
+use super::files::Files;
 use super::journal::{Batch, Journal, Part, Recovered, Write};
 use super::wal;
 use crate::JournalError;
@@ -64,6 +65,8 @@ pub struct SqliteJournal {
     fresh_pages: usize,
     /// Pages written since the write-ahead log started over, or so.
     wal_pages: usize,
+    /// The files it is in.
+    files: Option<Files>,
 }
 
 impl SqliteJournal {
@@ -95,6 +98,7 @@ impl SqliteJournal {
             recovered: false,
             fresh_pages: 0,
             wal_pages: 0,
+            files: None,
         })
     }
 
@@ -193,6 +197,7 @@ impl Journal for SqliteJournal {
         self.recovered = true;
         // What a crash left in the write-ahead log is of unknown length; begin without it.
         checkpoint(&self.db, &self.path, "PASSIVE");
+        self.files = Files::of(&self.path);
         Ok(end)
     }
 
@@ -202,6 +207,18 @@ impl Journal for SqliteJournal {
         let batch = write.batch.map_or(0, |batch| pages(batch.events));
         self.checkpoint(batch + write.part.map_or(0, |part| pages(part.events)));
         Ok(())
+    }
+
+    /// SQLite goes on writing to files that have no name any more, and a restart would not find
+    /// them.
+    fn look(&mut self) -> Result<(), JournalError> {
+        match &self.files {
+            Some(files) if !files.are_there() => {
+                let saved = files.save(&self.db);
+                Err(JournalError::Gone { path: self.path.clone(), saved })
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -21,12 +21,17 @@ const MAGIC: u32 = 0x377f_0682;
 /// over: a crash leaves no more.
 const LEFT_BY_A_CRASH: usize = 2;
 
+/// The write-ahead log of a journal.
+pub(super) fn beside(journal: &Path) -> PathBuf {
+    let mut path = journal.as_os_str().to_owned();
+    path.push("-wal");
+    path.into()
+}
+
 /// Looks through the log beside a journal that nobody has open. A log that is not there, or
 /// cannot be read, is left to SQLite.
 pub(super) fn check(journal: &Path) -> Result<(), JournalError> {
-    let mut path = journal.as_os_str().to_owned();
-    path.push("-wal");
-    let Ok(file) = File::open(PathBuf::from(path)) else { return Ok(()) };
+    let Ok(file) = File::open(beside(journal)) else { return Ok(()) };
     let mut log = BufReader::new(file);
     let mut head = [0; HEAD_BYTES];
     if log.read_exact(&mut head).is_err() || head == [0; HEAD_BYTES] {

@@ -18,6 +18,8 @@ use crate::{Clock, JournalError, Stopwatch};
 
 /// Commands decided before a sync, and claims released in one; bounds the size of a batch.
 const MAX_BATCH: usize = 8_192;
+/// Between two looks at the file of the journal.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// A look at the book and where it stands.
 pub type Look = Box<dyn FnOnce(&Book, Position) + Send>;
@@ -66,7 +68,8 @@ impl<J: Journal, C: Clock> Writer<J, C> {
         let end = journal.recover(&mut |event| book.store(&event))?;
         book.settle();
         let desk = Desk::new(book, end, clock, options, consumed, Arc::clone(&stats));
-        let committer = Committer { journal, pending: Pending::default(), stats };
+        let (pending, looked) = (Pending::default(), Stopwatch::start());
+        let committer = Committer { journal, looked, pending, stats };
         Ok(Self { desk, committer, looks: Vec::new(), max_batch: MAX_BATCH, poisoned: false })
     }
 
@@ -151,6 +154,8 @@ impl<J: Journal, C: Clock> Writer<J, C> {
 /// The owner of a journal: makes durable what was taken from a desk.
 pub(super) struct Committer<J> {
     journal: J,
+    /// Since the journal was looked at.
+    looked: Stopwatch,
     pub(super) pending: Pending,
     stats: Arc<Stats>,
 }
@@ -169,5 +174,15 @@ impl<J: Journal> Committer<J> {
             self.pending.fail();
             Poisoned(error)
         })
+    }
+
+    /// Looks once a second whether a restart would still find the journal. To be called between
+    /// two commits, when nobody waits for an answer that was written.
+    pub(super) fn look(&mut self) -> Result<(), Poisoned> {
+        if self.looked.elapsed() < LOOK_EVERY {
+            return Ok(());
+        }
+        self.looked = Stopwatch::start();
+        Ok(self.journal.look()?)
     }
 }

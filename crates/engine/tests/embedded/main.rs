@@ -4,6 +4,7 @@ mod codec;
 mod contract;
 mod corruption;
 mod deadlines;
+mod deleted_journal;
 mod durability;
 mod failed_writes;
 mod fixture;

@@ -67,10 +67,7 @@ pub(super) fn run(args: &Args, mut config: Config) -> anyhow::Result<ExitCode> {
         let poison = server.app.engine.poisoned().map(str::to_owned);
         server.stop().await;
         if let Some(reason) = poison {
-            anyhow::bail!(
-                "{reason}\nNothing acknowledged is lost. Mend the cause and start again; what was \
-                 asked last may or may not have happened."
-            );
+            anyhow::bail!(reason);
         }
         output::say("stopped");
         Ok(ExitCode::SUCCESS)

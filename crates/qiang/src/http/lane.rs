@@ -3,8 +3,10 @@
 //! On sale day nearly every request is the same small one. A claim that arrives as such requests
 //! do (HTTP/1.1, whole, nothing special about its headers) is read, decided and answered right
 //! here; it meets the same extractors' rules, the same handler and the same answers as anywhere
-//! else. At the first request that is anything else, the connection goes over to the general
-//! server, with every byte that was read, and stays there.
+//! else. For a request that is anything else the connection goes over to the general server, with
+//! every byte that was read, and comes back when that is answered.
+//!
+//! This is where connections wait, ten thousand of them perhaps, so one that waits has no buffers.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -14,7 +16,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use bytes::{Buf as _, Bytes, BytesMut};
 use qiang_core::PoolId;
 use qiang_engine::Stopwatch;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
@@ -28,14 +30,42 @@ use crate::sales::claims::{self, ClaimView, NewClaim};
 const MAX_HEADERS: usize = 32;
 const MAX_HEAD_BYTES: usize = 8 << 10;
 const MAX_BODY_BYTES: usize = 1 << 10;
-/// Room made before each read.
-const READ_BYTES: usize = 2 << 10;
+/// Read at once.
+const READ_BYTES: usize = 4 << 10;
+/// Room for an answer of the usual size, and for its body.
+const USUAL_BYTES: usize = 768;
+const USUAL_BODY_BYTES: usize = 512;
 /// Answers to requests that came together are sent together, up to so many bytes.
 const ANSWER_BYTES: usize = 64 << 10;
 
 const METHOD: &[u8] = b"POST ";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
+
+/// What clients of HTTP/2 say first, unasked.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Whether claims are answered on this lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Claims {
+    Here,
+    Elsewhere,
+}
+
+/// A connection for the general server.
+pub(super) struct HandedOn {
+    pub(super) stream: TcpStream,
+    /// What was read of its request.
+    pub(super) begun: Bytes,
+    pub(super) speaks: Speaks,
+}
+
+/// The protocol of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Speaks {
+    Http1,
+    Http2,
+}
 
 /// What a connection has sent so far.
 enum Turn<'a> {
@@ -44,7 +74,7 @@ enum Turn<'a> {
     /// Perhaps a claim, once the rest has come.
     More,
     /// Something for the general server.
-    Other,
+    Other(Speaks),
 }
 
 /// A request for a claim.
@@ -70,23 +100,28 @@ struct Answers {
     closing: bool,
 }
 
-/// Answers claims on a connection for as long as nothing else comes. Hands back the connection,
-/// with what was read of it, for the general server; `None` is that it has ended.
+/// Answers claims on a connection, of which `begun` was read already, for as long as nothing else
+/// comes. Hands the connection on then, for the general server; `None` is that it has ended.
 pub(super) async fn serve(
     mut stream: TcpStream,
+    begun: Bytes,
+    claims: Claims,
     app: &Arc<App>,
     stop: &CancellationToken,
-) -> Option<(TcpStream, Bytes)> {
+) -> Option<HandedOn> {
     let (patience, origins) = (app.config.http.header_timeout, &app.config.http.cors_origins);
-    let (mut input, mut answers) = (BytesMut::new(), Answers::default());
+    let (mut input, mut answers) = (BytesMut::from(begun), Answers::default());
     // One timer for the whole connection, looked at when it ends and not set for every request.
     let mut timer = std::pin::pin!(tokio::time::sleep(patience));
     let mut stopped = std::pin::pin!(stop.cancelled());
     let mut since = Stopwatch::start();
     loop {
         let turn = match read(&input) {
+            Turn::Claim(_) if claims == Claims::Elsewhere => Turn::Other(Speaks::Http1),
             // Its answer says whose pages may read it, which is written elsewhere.
-            Turn::Claim(call) if call.origin.is_some() && origins.are_named() => Turn::Other,
+            Turn::Claim(call) if call.origin.is_some() && origins.are_named() => {
+                Turn::Other(Speaks::Http1)
+            }
             turn => turn,
         };
         match turn {
@@ -97,8 +132,10 @@ pub(super) async fn serve(
                 since = Stopwatch::start();
                 continue;
             }
-            Turn::Other if answers.bytes.is_empty() => return Some((stream, input.freeze())),
-            Turn::Claim(_) | Turn::More | Turn::Other => {}
+            Turn::Other(speaks) if answers.bytes.is_empty() => {
+                return Some(HandedOn { stream, begun: input.freeze(), speaks });
+            }
+            Turn::Claim(_) | Turn::More | Turn::Other(_) => {}
         }
         if !answers.bytes.is_empty() {
             let sent = stream.write_all(&answers.bytes);
@@ -106,7 +143,7 @@ pub(super) async fn serve(
             if !matches!(sent.await, Ok(Ok(()))) {
                 return None;
             }
-            answers.bytes.clear();
+            answers.clear();
             if answers.closing {
                 listener::close(stream).await;
                 return None;
@@ -115,12 +152,16 @@ pub(super) async fn serve(
                 continue;
             }
         }
-        input.reserve(READ_BYTES);
+        if input.is_empty() {
+            input = BytesMut::new();
+        }
         tokio::select! {
             biased;
-            read = stream.read_buf(&mut input) => if !matches!(read, Ok(1..)) {
-                return None;
-            },
+            read = listener::read::<READ_BYTES>(&mut stream, &mut input) => {
+                if !matches!(read, Ok(1..)) {
+                    return None;
+                }
+            }
             () = stopped.as_mut() => return None,
             () = timer.as_mut() => {
                 let left = patience.saturating_sub(since.elapsed());
@@ -133,22 +174,32 @@ pub(super) async fn serve(
     }
 }
 
+/// Anything but a claim.
+const OTHER: Turn<'static> = Turn::Other(Speaks::Http1);
+
 /// Looks whether the input begins with a claim.
 fn read(input: &[u8]) -> Turn<'_> {
-    let begin = input.len().min(METHOD.len());
-    if input[..begin] != METHOD[..begin] {
-        return Turn::Other;
+    let begins = |with: &[u8]| {
+        let len = input.len().min(with.len());
+        input[..len] == with[..len]
+    };
+    if !begins(METHOD) {
+        return match begins(PREFACE) {
+            true if input.len() < PREFACE.len() => Turn::More,
+            true => Turn::Other(Speaks::Http2),
+            false => OTHER,
+        };
     }
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     let head = match request.parse(input) {
         Ok(httparse::Status::Complete(head)) if head <= MAX_HEAD_BYTES => head,
         Ok(httparse::Status::Partial) if input.len() < MAX_HEAD_BYTES => return Turn::More,
-        _ => return Turn::Other,
+        _ => return OTHER,
     };
-    let Some(sale) = request.path.and_then(sale) else { return Turn::Other };
+    let Some(sale) = request.path.and_then(sale) else { return OTHER };
     if request.version != Some(1) {
-        return Turn::Other;
+        return OTHER;
     }
     let mut call = Call {
         sale,
@@ -171,14 +222,14 @@ fn read(input: &[u8]) -> Turn<'_> {
             12 if is("content-type") => (header.value, &mut media_type),
             10 if is("connection") && header.value.eq_ignore_ascii_case(b"keep-alive") => continue,
             // Everything that changes how a request is read or a connection is used.
-            10 if is("connection") => return Turn::Other,
-            17 if is("transfer-encoding") => return Turn::Other,
-            6 if is("expect") => return Turn::Other,
-            7 if is("upgrade") || is("trailer") => return Turn::Other,
+            10 if is("connection") => return OTHER,
+            17 if is("transfer-encoding") => return OTHER,
+            6 if is("expect") => return OTHER,
+            7 if is("upgrade") || is("trailer") => return OTHER,
             _ => continue,
         };
         if place.replace(value).is_some() {
-            return Turn::Other;
+            return OTHER;
         }
     }
     let length = match length {
@@ -187,18 +238,18 @@ fn read(input: &[u8]) -> Turn<'_> {
             Some(length) if length <= MAX_BODY_BYTES && digits.iter().all(u8::is_ascii_digit) => {
                 length
             }
-            _ => return Turn::Other,
+            _ => return OTHER,
         },
     };
     let is_json = |value: &[u8]| value.eq_ignore_ascii_case(b"application/json");
     if length > 0 && !media_type.is_some_and(is_json) {
-        return Turn::Other;
+        return OTHER;
     }
     call.bytes = head + length;
     match input.get(head..call.bytes) {
         Some(body) => Turn::Claim(Call { body, ..call }),
         // A body has a time limit of its own, which is kept elsewhere.
-        None => Turn::Other,
+        None => OTHER,
     }
 }
 
@@ -222,10 +273,17 @@ async fn claim(app: &App, call: &Call<'_>) -> Result<(StatusCode, ClaimView), Pr
 }
 
 impl Answers {
+    /// Forgets what was sent, and gives its memory back.
+    fn clear(&mut self) {
+        (self.bytes, self.body) = (Vec::new(), Vec::new());
+    }
+
     /// Answers a claim.
     async fn add(&mut self, app: &App, call: &Call<'_>, stop: &CancellationToken) {
-        self.body.clear();
         let answered = claim(app, call).await;
+        self.body.clear();
+        self.body.reserve(USUAL_BODY_BYTES);
+        self.bytes.reserve(USUAL_BYTES);
         self.look_at_clock(app);
         match answered {
             Ok((status, view)) => {

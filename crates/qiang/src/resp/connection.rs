@@ -1,5 +1,5 @@
 //! One client: reads what it says, lets it be answered, sends the answers. It can be slow, cut
-//! off or full of nonsense, and hurts nobody but itself.
+//! off or full of nonsense, and hurts nobody but itself. While it is silent it has no buffers.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -18,6 +18,8 @@ const FIRST_READ: usize = 4 << 10;
 const LARGEST_READ: usize = 128 << 10;
 /// Whoever has not signed in has nothing to say that is longer.
 const STRANGER_BYTES: usize = 16 << 10;
+/// A client that sends a lot keeps the room for it when it pauses, for so long.
+const PAUSE: Duration = Duration::from_secs(1);
 /// Answers are sent when this many bytes of them are ready, at the latest.
 const ANSWER_BYTES: usize = 128 << 10;
 
@@ -53,8 +55,22 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             Some(limit) => drop(timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)))),
             None => timer = None,
         }
-        input.reserve(read_bytes);
-        let room = input.capacity() - input.len();
+        let is_large = read_bytes > FIRST_READ;
+        if is_large {
+            input.reserve(read_bytes);
+        } else if input.is_empty() {
+            input = BytesMut::new();
+            session.rest();
+        }
+        let room = if is_large { input.capacity() - input.len() } else { FIRST_READ };
+        let may_pause = is_large && input.is_empty();
+        let reading = async {
+            if is_large {
+                stream.read_buf(&mut input).await
+            } else {
+                listener::read::<FIRST_READ>(&mut stream, &mut input).await
+            }
+        };
         let arrived = tokio::select! {
             biased;
             // First, or somebody who never stops talking would never be late.
@@ -63,8 +79,12 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
                 let _best_effort = send(&mut stream, &mut session, patience).await;
                 return listener::close(stream).await;
             }
-            arrived = stream.read_buf(&mut input) => arrived,
+            arrived = reading => arrived,
             () = stopped.as_mut() => return,
+            () = async { tokio::time::sleep(PAUSE).await }, if may_pause => {
+                read_bytes = FIRST_READ;
+                continue;
+            }
         };
         match arrived {
             Ok(0) | Err(_) => return,

@@ -119,6 +119,13 @@ impl Session {
         }
     }
 
+    /// Gives back the memory of what was decided and sent.
+    pub(super) fn rest(&mut self) {
+        self.batch = Vec::new();
+        self.claims = Vec::new();
+        self.answers.bytes = Vec::new();
+    }
+
     /// Whether somebody signed in.
     pub(super) fn is_somebody(&self) -> bool {
         self.access.is_somebody()

@@ -154,6 +154,19 @@ fn a_terminal_that_is_closed_stops_the_server_cleanly() {
 }
 
 #[test]
+fn a_server_whose_journal_is_deleted_ends_and_says_so_and_starts_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let process = Process::start(&mut command(folder.path(), &[])).expect("it starts");
+    std::fs::remove_file(folder.path().join("qiang-data/journal.db")).expect("it was there");
+    let (status, said) = process.ended();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("ERROR") && said.contains("was deleted or replaced"), "{said}");
+    assert!(said.ends_with("nothing is lost: start again"), "{said}");
+    let again = Process::start(&mut command(folder.path(), &[])).expect("it starts again");
+    assert!(again.terminate().0.success());
+}
+
+#[test]
 fn tokens_of_a_folder_without_keys_say_that_they_made_some() {
     let folder = tempfile::tempdir().expect("a folder");
     let args = ["tokens", "--user", "ann", "--data", "mistyped"];

@@ -103,10 +103,15 @@ impl Process {
     }
 
     /// A signal, and what it said until it ended.
-    pub(crate) fn end(mut self, signal: &str) -> (ExitStatus, String) {
+    pub(crate) fn end(self, signal: &str) -> (ExitStatus, String) {
         let pid = self.child.id().to_string();
         let sent = Command::new("kill").args([signal, &pid]).status().expect("kill runs");
         assert!(sent.success());
+        self.ended()
+    }
+
+    /// Waits until it ends by itself, and says what it said.
+    pub(crate) fn ended(mut self) -> (ExitStatus, String) {
         let status = self.child.wait().expect("it ended");
         (status, self.rest.iter().collect::<Vec<_>>().join("\n"))
     }

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::{Turn, read};
+use super::{PREFACE, Speaks, Turn, read};
 
 const CLAIM: &[u8] = b"POST /api/v1/sales/17/claims HTTP/1.1\r\nHost: a\r\n\
     Authorization: Bearer t\r\nIdempotency-Key: k\r\nContent-Type: application/json\r\n\
@@ -23,6 +23,20 @@ fn a_claim_is_seen_when_it_is_whole() {
     let two = [CLAIM, CLAIM].concat();
     let Turn::Claim(first) = read(&two) else { panic!("not seen") };
     assert_eq!(first.bytes, CLAIM.len());
+}
+
+#[test]
+fn http2_is_told_by_its_preface_and_by_nothing_less() {
+    for end in 0..PREFACE.len() {
+        assert!(matches!(read(&PREFACE[..end]), Turn::More), "after {end} bytes");
+        let other = [&PREFACE[..end], b"?"].concat();
+        assert!(
+            matches!(read(&other), Turn::Other(Speaks::Http1)) || end == 1,
+            "after {end} bytes"
+        );
+    }
+    let more = [PREFACE, b"frames"].concat();
+    assert!(matches!(read(&more), Turn::Other(Speaks::Http2)));
 }
 
 /// A piece of the input replaced by something that means something to somebody.
