@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use qiang_core::{
-    Cents, ClaimId, ClaimRequest, Flow, LimitBy, Outcome, PayRequest, PaymentId, PoolId, Reclaim,
-    Refusal, RequestId, Supply, Terms, Timestamp, UserId,
+    Cents, ClaimId, ClaimRequest, Command, Flow, LimitBy, Outcome, PayRequest, PaymentId, PoolId,
+    Reclaim, Refusal, RequestId, Supply, Terms, Timestamp, UserId,
 };
 use qiang_engine::Stopwatch;
 use qiang_engine::redis::{Engine, Goes, Options, Place, Time, hash_tag};
@@ -223,7 +223,7 @@ impl Bench {
             let wish = wish(pool, user, contender == Contender::OrderWithRequest);
             let engine = asked.clone();
             async move {
-                match engine.claim(wish?).await? {
+                match engine.ask(Command::Claim(wish?)).await?.into_claim() {
                     Outcome::Done(_) => Ok(()),
                     other => bail!("not granted but {other:?}"),
                 }
@@ -297,7 +297,7 @@ impl Bench {
             let refused = move |user: u64| {
                 let (wish, engine) = (wish(pool, user, false), asked.clone());
                 async move {
-                    match engine.claim(wish?).await? {
+                    match engine.ask(Command::Claim(wish?)).await?.into_claim() {
                         Outcome::Refused(Refusal::SoldOut) => Ok(()),
                         Outcome::Done(_) if user < u64::from(FEW) => Ok(()),
                         other => bail!("not sold out but {other:?}"),
@@ -352,7 +352,7 @@ impl Bench {
                     user: UserId::new(&format!("u{user:07}"))?,
                     ..wish(pool, user, false)?
                 };
-                engine.claim(wish).await?;
+                engine.ask(Command::Claim(wish)).await?;
                 Ok(())
             }
         });
@@ -362,7 +362,7 @@ impl Bench {
         let ordered = self.crowd(callers, count, move |_, user| {
             let engine = asked.clone();
             async move {
-                engine.order(order(user)?, None).await?;
+                engine.ask(Command::Order { claim: order(user)?, by: None }).await?;
                 Ok(())
             }
         });
@@ -374,7 +374,7 @@ impl Bench {
             async move {
                 let payment = PaymentId::new(&format!("p{user:07}"))?;
                 let pay = PayRequest { order: order(user)?, payment, amount: Cents::new(100) };
-                engine.pay(pay).await?;
+                engine.ask(Command::Pay(pay)).await?;
                 Ok(())
             }
         });
@@ -622,6 +622,6 @@ async fn sale(engine: &Engine, id: u64, stock: u32, flow: Flow) -> Result<PoolId
         reclaim: Reclaim::Allowed,
         buckets: 1,
     };
-    engine.open_pool(pool, Arc::new(terms)).await?;
+    engine.ask(Command::Open { pool, terms: Arc::new(terms) }).await?;
     Ok(pool)
 }
