@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context as _, Result};
 use qiang_core::{
-    Cents, ClaimRequest, Flow, LimitBy, Outcome, PoolId, Reclaim, Supply, Terms, Timestamp, UserId,
+    Cents, ClaimRequest, Command, Flow, LimitBy, Outcome, PoolId, Reclaim, Supply, Terms,
+    Timestamp, UserId,
 };
 use qiang_engine::embedded::{Engine, Options};
 use qiang_engine::{Stopwatch, SystemClock, WriterOptions};
@@ -107,7 +108,7 @@ async fn sale(engine: &Engine, id: u64, stock: u32) -> Result<PoolId> {
         reclaim: Reclaim::Allowed,
         buckets: 1,
     };
-    engine.open_pool(pool, Arc::new(terms)).await?;
+    engine.ask(Command::Open { pool, terms: Arc::new(terms) }).await?;
     Ok(pool)
 }
 
@@ -137,7 +138,7 @@ async fn crowd(
                         request: None,
                         quantity: NonZeroU32::MIN,
                     };
-                    let outcome = engine.claim(wish).await?;
+                    let outcome = engine.ask(Command::Claim(wish)).await?.into_claim();
                     debug_assert!(!matches!(outcome, Outcome::Replayed(_)));
                 }
             })

@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use qiang_core::{
-    Cents, ClaimId, ClaimRequest, Flow, LimitBy, Outcome, PayRequest, PaymentId, PoolId, Reclaim,
-    Refusal, ReleaseReason, RequestId, Supply, Terms, Timestamp, UserId,
+    Cents, ClaimId, ClaimRequest, Command, Flow, LimitBy, Outcome, PayRequest, PaymentId, PoolId,
+    Reclaim, Refusal, ReleaseReason, RequestId, Supply, Terms, Timestamp, UserId,
 };
 use qiang_engine::Stopwatch;
 use qiang_engine::redis::{Engine, Goes, Options, Place, Time, hash_tag};
@@ -224,7 +224,7 @@ impl Bench {
             let wish = wish(pool, user, contender == Contender::OrderWithRequest);
             let engine = asked.clone();
             async move {
-                match engine.claim(wish?).await? {
+                match engine.ask(Command::Claim(wish?)).await?.into_claim() {
                     Outcome::Done(_) => Ok(()),
                     other => bail!("not granted but {other:?}"),
                 }
@@ -298,7 +298,7 @@ impl Bench {
             let refused = move |user: u64| {
                 let (wish, engine) = (wish(pool, user, false), asked.clone());
                 async move {
-                    match engine.claim(wish?).await? {
+                    match engine.ask(Command::Claim(wish?)).await?.into_claim() {
                         Outcome::Refused(Refusal::SoldOut) => Ok(()),
                         Outcome::Done(_) if user < u64::from(FEW) => Ok(()),
                         other => bail!("not sold out but {other:?}"),
@@ -353,7 +353,7 @@ impl Bench {
                     user: UserId::new(&format!("u{user:07}"))?,
                     ..wish(pool, user, false)?
                 };
-                engine.claim(wish).await?;
+                engine.ask(Command::Claim(wish)).await?;
                 Ok(())
             }
         });
@@ -363,7 +363,7 @@ impl Bench {
         let ordered = self.crowd(callers, count, move |_, user| {
             let engine = asked.clone();
             async move {
-                engine.order(order(user)?, None).await?;
+                engine.ask(Command::Order { claim: order(user)?, by: None }).await?;
                 Ok(())
             }
         });
@@ -375,7 +375,7 @@ impl Bench {
             async move {
                 let payment = PaymentId::new(&format!("p{user:07}"))?;
                 let pay = PayRequest { order: order(user)?, payment, amount: Cents::new(100) };
-                engine.pay(pay).await?;
+                engine.ask(Command::Pay(pay)).await?;
                 Ok(())
             }
         });
@@ -416,7 +416,7 @@ impl Bench {
         let claimed = self.crowd(callers, count, move |_, user| {
             let (engine, wish) = (asked.clone(), wish(pool, user, true));
             async move {
-                engine.claim(wish?).await?;
+                engine.ask(Command::Claim(wish?)).await?;
                 Ok(())
             }
         });
@@ -430,7 +430,7 @@ impl Bench {
                 let order = ClaimId { pool, number: u32::try_from(user + 1)? };
                 let payment = PaymentId::new(&format!("p{user:07}"))?;
                 let amount = Cents::new(if user % 2 == 0 { 100 } else { 99 });
-                engine.pay(PayRequest { order, payment, amount }).await?;
+                engine.ask(Command::Pay(PayRequest { order, payment, amount })).await?;
                 Ok(())
             }
         });
@@ -448,7 +448,8 @@ impl Bench {
             let engine = asked.clone();
             async move {
                 let claim = ClaimId { pool, number: u32::try_from(user * 2 + 2)? };
-                engine.release(claim, None, ReleaseReason::Cancelled).await?;
+                let reason = ReleaseReason::Cancelled;
+                engine.ask(Command::Release { claim, by: None, reason }).await?;
                 Ok(())
             }
         });
@@ -456,8 +457,8 @@ impl Bench {
         steps.push(("giving units back", self.slowest_ms().await?));
         engine.trim(partition, engine.known(partition)).await?;
         steps.push(("trimming the log", self.slowest_ms().await?));
-        engine.close(pool).await?;
-        let cleared = engine.clear(pool).await?;
+        engine.ask(Command::Close { pool }).await?;
+        let cleared = engine.ask(Command::Clear { pool }).await?.into_pool();
         ensure!(
             matches!(&cleared, Outcome::Done(view) if view.cleared),
             "not cleared: {cleared:?}"
@@ -715,6 +716,6 @@ async fn sale(engine: &Engine, id: u64, stock: u32, flow: Flow) -> Result<PoolId
         reclaim: Reclaim::Allowed,
         buckets: 1,
     };
-    engine.open_pool(pool, Arc::new(terms)).await?;
+    engine.ask(Command::Open { pool, terms: Arc::new(terms) }).await?;
     Ok(pool)
 }

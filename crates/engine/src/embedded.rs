@@ -16,7 +16,6 @@ pub(crate) mod writer;
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write as _};
-use std::num::NonZeroU32;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,8 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use qiang_core::{
-    Book, Claim, ClaimId, ClaimRequest, Command, Event, Outcome, PayRequest, PoolId, PoolState,
-    PoolView, Refund, ReleaseReason, Reply, RequestId, Settlement, Terms, UserId,
+    Book, Claim, ClaimId, Command, Event, PoolId, PoolState, PoolView, Refund, Reply,
 };
 use tokio::sync::watch;
 
@@ -33,7 +31,7 @@ use self::codec::Encoder;
 use self::counter::Counter;
 use self::desk::{Position, Question, Replies};
 use self::journal::{Batch, Journal as _, Write};
-use crate::commands::commands;
+use crate::engine::assert_terms_are_sound;
 use crate::{
     Clock, Error, JournalError, LogReader, OpenError, Poisoned, SqliteJournal, Stats, Writer,
     WriterOptions,
@@ -104,7 +102,17 @@ impl Engine {
         Ok(Self { shared })
     }
 
-    commands!();
+    /// Decides a command.
+    pub async fn ask(&self, command: Command) -> Result<Reply, Error> {
+        assert_terms_are_sound(&command);
+        Ok(self.put(Question::One(command)).await?.one())
+    }
+
+    /// Decides commands in their order, with nothing in between.
+    pub async fn ask_many(&self, commands: Vec<Command>) -> Result<Vec<Reply>, Error> {
+        commands.iter().for_each(assert_terms_are_sound);
+        Ok(self.put(Question::Many(commands)).await?.many())
+    }
 
     /// A pool as it is now, and durable.
     pub async fn pool(&self, id: PoolId) -> Result<Option<PoolView>, Error> {
@@ -219,15 +227,6 @@ impl Engine {
             // A panic in there was reported when it happened.
             let _ended = committer.join();
         }
-    }
-
-    /// Decides commands in their order, with nothing in between.
-    pub async fn ask_many(&self, commands: Vec<Command>) -> Result<Vec<Reply>, Error> {
-        Ok(self.put(Question::Many(commands)).await?.many())
-    }
-
-    async fn ask(&self, command: Command) -> Result<Reply, Error> {
-        Ok(self.put(Question::One(command)).await?.one())
     }
 
     async fn put(&self, question: Question) -> Result<Replies, Error> {

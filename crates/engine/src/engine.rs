@@ -1,16 +1,12 @@
 //! One engine, wherever it decides. Backends are a closed set, chosen once at start; nobody above
 //! asks which one it is, except where one has something the others lack.
 
-use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use qiang_core::{
-    Claim, ClaimId, ClaimRequest, Command, Event, Outcome, PayRequest, PoolId, PoolState, PoolView,
-    Refund, ReleaseReason, Reply, RequestId, Settlement, Terms, UserId,
-};
+use qiang_core::{Claim, ClaimId, Command, Event, PoolId, PoolState, PoolView, Refund, Reply};
 
 use crate::{Error, JournalError, LogError, LogReader, Stats, embedded, redis, sql};
 
@@ -40,7 +36,7 @@ macro_rules! each {
 
 /// Waits for an engine's answer. Asking a server takes a future of some kilobytes, which would have
 /// to be carried along, and copied, with every question to the engine that needs none.
-macro_rules! ask {
+macro_rules! wait {
     ($self:ident, $engine:ident => $asked:expr) => {
         match $self {
             Engine::Embedded($engine) => $asked.await,
@@ -51,63 +47,9 @@ macro_rules! ask {
 }
 
 impl Engine {
-    /// Opens a pool. Asking again with the same terms gives the pool as it is.
-    pub async fn open_pool(
-        &self,
-        pool: PoolId,
-        terms: Arc<Terms>,
-    ) -> Result<Outcome<PoolView>, Error> {
-        ask!(self, engine => engine.open_pool(pool, terms))
-    }
-
-    /// Takes units for a user.
-    pub async fn claim(&self, wish: ClaimRequest) -> Result<Outcome<Claim>, Error> {
-        ask!(self, engine => engine.claim(wish))
-    }
-
-    /// Turns a hold into an order. A user may only touch their own; `None` is the shop itself.
-    pub async fn order(&self, claim: ClaimId, by: Option<UserId>) -> Result<Outcome<Claim>, Error> {
-        ask!(self, engine => engine.order(claim, by))
-    }
-
-    /// Tells that money arrived for an order.
-    pub async fn pay(&self, pay: PayRequest) -> Result<Outcome<Settlement>, Error> {
-        ask!(self, engine => engine.pay(pay))
-    }
-
-    /// Owes back a payment that came for a cleared pool.
-    pub async fn refund(&self, pay: PayRequest) -> Result<Outcome<Settlement>, Error> {
-        ask!(self, engine => engine.refund(pay))
-    }
-
-    /// Gives units and quota back.
-    pub async fn release(
-        &self,
-        claim: ClaimId,
-        by: Option<UserId>,
-        reason: ReleaseReason,
-    ) -> Result<Outcome<Claim>, Error> {
-        ask!(self, engine => engine.release(claim, by, reason))
-    }
-
-    /// Adds units to a pool.
-    pub async fn restock(
-        &self,
-        pool: PoolId,
-        units: NonZeroU32,
-        request: RequestId,
-    ) -> Result<Outcome<PoolView>, Error> {
-        ask!(self, engine => engine.restock(pool, units, request))
-    }
-
-    /// Ends granting.
-    pub async fn close(&self, pool: PoolId) -> Result<Outcome<PoolView>, Error> {
-        ask!(self, engine => engine.close(pool))
-    }
-
-    /// Drops a closed pool whose claims are all settled.
-    pub async fn clear(&self, pool: PoolId) -> Result<Outcome<PoolView>, Error> {
-        ask!(self, engine => engine.clear(pool))
+    /// Decides a command.
+    pub async fn ask(&self, command: Command) -> Result<Reply, Error> {
+        wait!(self, engine => engine.ask(command))
     }
 
     /// Decides commands in their order. An engine of this process decides them with nothing in
@@ -133,48 +75,29 @@ impl Engine {
         replies
     }
 
-    /// Decides a command.
-    pub async fn ask(&self, command: Command) -> Result<Reply, Error> {
-        Ok(match command {
-            Command::Open { pool, terms } => Reply::Pool(self.open_pool(pool, terms).await?),
-            Command::Claim(wish) => Reply::Claim(self.claim(wish).await?),
-            Command::Order { claim, by } => Reply::Claim(self.order(claim, by).await?),
-            Command::Pay(pay) => Reply::Settlement(self.pay(pay).await?),
-            Command::Release { claim, by, reason } => {
-                Reply::Claim(self.release(claim, by, reason).await?)
-            }
-            Command::Restock { pool, units, request } => {
-                Reply::Pool(self.restock(pool, units, request).await?)
-            }
-            Command::Close { pool } => Reply::Pool(self.close(pool).await?),
-            Command::Clear { pool } => Reply::Pool(self.clear(pool).await?),
-            Command::Refund(pay) => Reply::Settlement(self.refund(pay).await?),
-        })
-    }
-
     /// A pool as it is now.
     pub async fn pool(&self, id: PoolId) -> Result<Option<PoolView>, Error> {
-        ask!(self, engine => engine.pool(id))
+        wait!(self, engine => engine.pool(id))
     }
 
     /// Pools in the order they were opened, newest first, skipping `skip` and at most `max`.
     pub async fn pools(&self, skip: usize, max: usize) -> Result<Vec<PoolView>, Error> {
-        ask!(self, engine => engine.pools(skip, max))
+        wait!(self, engine => engine.pools(skip, max))
     }
 
     /// A pool as its last change left it.
     pub async fn pool_state(&self, id: PoolId) -> Result<Option<PoolState>, Error> {
-        ask!(self, engine => engine.pool_state(id))
+        wait!(self, engine => engine.pool_state(id))
     }
 
     /// A claim as it is now.
     pub async fn claim_view(&self, id: ClaimId) -> Result<Option<Claim>, Error> {
-        ask!(self, engine => engine.claim_view(id))
+        wait!(self, engine => engine.claim_view(id))
     }
 
     /// Claims of a pool behind number `after`, by rising number; empty only at the end.
     pub async fn claims(&self, pool: PoolId, after: u32, max: u32) -> Result<Vec<Claim>, Error> {
-        ask!(self, engine => engine.claims(pool, after, max))
+        wait!(self, engine => engine.claims(pool, after, max))
     }
 
     /// Refunds of a pool from place `from` on, at most `max`, each with its place.
@@ -184,12 +107,12 @@ impl Engine {
         from: usize,
         max: usize,
     ) -> Result<Vec<(usize, Refund)>, Error> {
-        ask!(self, engine => engine.refunds(pool, from, max))
+        wait!(self, engine => engine.refunds(pool, from, max))
     }
 
     /// Makes the engine look at the clock: when this returns, everything overdue is released.
     pub async fn expire_due(&self) -> Result<(), Error> {
-        ask!(self, engine => engine.expire_due())
+        wait!(self, engine => engine.expire_due())
     }
 
     /// What the engine counts about itself.
@@ -329,6 +252,13 @@ impl Engine {
             Self::Redis(_) => {}
             Self::Sql(engine) => engine.shut_down().await,
         }
+    }
+}
+
+/// Terms are checked by whoever opens a pool, so that people hear what is wrong with them.
+pub(crate) fn assert_terms_are_sound(command: &Command) {
+    if let Command::Open { terms, .. } = command {
+        assert_eq!(terms.check(), Ok(()), "terms are checked before they get here");
     }
 }
 

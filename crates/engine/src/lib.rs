@@ -6,7 +6,6 @@
 //! whether it may have happened; a broken invariant is a panic, from which the log recovers.
 
 mod clock;
-mod commands;
 pub mod embedded;
 mod engine;
 mod error;

@@ -27,13 +27,12 @@ mod url;
 mod wire;
 
 use std::collections::{BTreeMap, HashMap};
-use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use qiang_core::{
-    Claim, ClaimId, ClaimRequest, Outcome, PayRequest, PoolId, PoolState, PoolView, Refund,
-    Refusal, ReleaseReason, RequestId, Settlement, Terms, Timestamp, UserId,
+    Claim, ClaimId, ClaimRequest, Command, Outcome, PoolId, PoolState, PoolView, Refund, Refusal,
+    Reply, Terms, Timestamp,
 };
 use redis::{Cmd, Script, Value, cmd};
 use tokio::sync::Notify;
@@ -53,6 +52,7 @@ use self::link::{Kind, Link};
 use self::money::Doing;
 use self::sold_out::{Memory, Now};
 use self::wire::{Ask, Said};
+use crate::engine::assert_terms_are_sound;
 use crate::{Clock, Error, Stats, chain};
 
 // A block around each file whose local functions only it calls: Lua allows 200 locals in one function.
@@ -296,13 +296,38 @@ impl Engine {
         Ok(Self { shared })
     }
 
-    /// Opens a pool. Asking again with the same terms gives the pool as it is.
-    pub async fn open_pool(
-        &self,
-        pool: PoolId,
-        terms: Arc<Terms>,
-    ) -> Result<Outcome<PoolView>, Error> {
-        assert_eq!(terms.check(), Ok(()), "terms are checked before they get here");
+    /// Decides a command. What is no claim is boxed, so that a claim's future has no room for it.
+    pub async fn ask(&self, command: Command) -> Result<Reply, Error> {
+        assert_terms_are_sound(&command);
+        match command {
+            Command::Claim(wish) => self.claim(wish).await.map(Reply::Claim),
+            Command::Open { pool, terms } => {
+                Box::pin(self.open_pool(pool, terms)).await.map(Reply::Pool)
+            }
+            Command::Restock { pool, units, request } => {
+                let ask = Ask::Restock { units, request };
+                Box::pin(self.on_head(pool, ask)).await.map(Reply::Pool)
+            }
+            Command::Close { pool } => Box::pin(self.close(pool)).await.map(Reply::Pool),
+            Command::Clear { pool } => Box::pin(self.clear(pool)).await.map(Reply::Pool),
+            Command::Order { claim, by } => {
+                let ask = Ask::Order { number: claim.number, by };
+                Box::pin(self.on_claim(claim, ask)).await.map(Reply::Claim)
+            }
+            Command::Release { claim, by, reason } => {
+                let ask = Ask::Release { number: claim.number, by, reason };
+                Box::pin(self.on_claim(claim, ask)).await.map(Reply::Claim)
+            }
+            Command::Pay(pay) => {
+                Box::pin(self.shared.money(pay, Doing::Pay)).await.map(Reply::Settlement)
+            }
+            Command::Refund(pay) => {
+                Box::pin(self.shared.money(pay, Doing::Refund)).await.map(Reply::Settlement)
+            }
+        }
+    }
+
+    async fn open_pool(&self, pool: PoolId, terms: Arc<Terms>) -> Result<Outcome<PoolView>, Error> {
         // The first bucket last: it speaks for the pool, and there is none before it.
         for bucket in (1..terms.buckets).rev() {
             let cell = self.shared.cell(CellId { pool, bucket });
@@ -337,8 +362,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes units for a user.
-    pub async fn claim(&self, wish: ClaimRequest) -> Result<Outcome<Claim>, Error> {
+    async fn claim(&self, wish: ClaimRequest) -> Result<Outcome<Claim>, Error> {
         let pool = wish.pool;
         let said = match self.shared.terms(pool).await? {
             None => return Ok(Outcome::Refused(Refusal::NoSuchPool)),
@@ -354,49 +378,12 @@ impl Engine {
         Ok(about_claim(said))
     }
 
-    /// Turns a hold into an order. A user may only touch their own; `None` is the shop itself.
-    pub async fn order(&self, claim: ClaimId, by: Option<UserId>) -> Result<Outcome<Claim>, Error> {
-        self.on_claim(claim, Ask::Order { number: claim.number, by }).await
-    }
-
-    /// Tells that money arrived for an order.
-    pub async fn pay(&self, pay: PayRequest) -> Result<Outcome<Settlement>, Error> {
-        self.shared.money(pay, Doing::Pay).await
-    }
-
-    /// Owes back a payment that came for a cleared pool.
-    pub async fn refund(&self, pay: PayRequest) -> Result<Outcome<Settlement>, Error> {
-        self.shared.money(pay, Doing::Refund).await
-    }
-
-    /// Gives units and quota back.
-    pub async fn release(
-        &self,
-        claim: ClaimId,
-        by: Option<UserId>,
-        reason: ReleaseReason,
-    ) -> Result<Outcome<Claim>, Error> {
-        self.on_claim(claim, Ask::Release { number: claim.number, by, reason }).await
-    }
-
-    /// Adds units to a pool.
-    pub async fn restock(
-        &self,
-        pool: PoolId,
-        units: NonZeroU32,
-        request: RequestId,
-    ) -> Result<Outcome<PoolView>, Error> {
-        self.on_head(pool, Ask::Restock { units, request }).await
-    }
-
-    /// Ends granting.
-    pub async fn close(&self, pool: PoolId) -> Result<Outcome<PoolView>, Error> {
+    async fn close(&self, pool: PoolId) -> Result<Outcome<PoolView>, Error> {
         self.on_others(pool, &Ask::Close).await?;
         self.on_head(pool, Ask::Close).await
     }
 
-    /// Drops a closed pool whose claims are all settled.
-    pub async fn clear(&self, pool: PoolId) -> Result<Outcome<PoolView>, Error> {
+    async fn clear(&self, pool: PoolId) -> Result<Outcome<PoolView>, Error> {
         // No part of it is dropped before all of it is over; what is over stays so.
         let buckets = self.shared.terms(pool).await?.map_or(0, |terms| terms.buckets);
         for bucket in (0..buckets).filter(|_| buckets > 1) {

@@ -25,15 +25,13 @@ mod turn;
 mod write;
 
 use std::collections::BTreeSet;
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use qiang_core::decide::Facts;
 use qiang_core::{
-    Claim, ClaimId, ClaimRequest, Command, Outcome, PayRequest, PoolId, PoolState, PoolView,
-    Refund, ReleaseReason, Reply, RequestId, Settlement, Terms, Timestamp, UserId,
+    Claim, ClaimId, Command, PoolId, PoolState, PoolView, Refund, Reply, Terms, Timestamp,
 };
 use qiang_sql::{Database, sql};
 use tokio::sync::watch;
@@ -44,7 +42,7 @@ use self::lane::{Job, Lane, Task, Waiting};
 use self::list::{Listed, MAX_ITEMS};
 use self::load::{TermsCache, id};
 use self::rows::{claim_columns, pool_columns};
-use crate::commands::commands;
+use crate::engine::assert_terms_are_sound;
 use crate::{Clock, Error, Stats, chain};
 
 pub use self::schema::OpenError;
@@ -151,7 +149,11 @@ impl Engine {
         Ok(engine)
     }
 
-    commands!();
+    /// Decides a command.
+    pub async fn ask(&self, command: Command) -> Result<Reply, Error> {
+        assert_terms_are_sound(&command);
+        self.shared.ask(command).await
+    }
 
     /// A pool as it is now.
     pub async fn pool(&self, id: PoolId) -> Result<Option<PoolView>, Error> {
@@ -243,10 +245,6 @@ impl Engine {
         let mut serving = self.shared.serving.subscribe();
         let _gone = serving.wait_for(|lanes| *lanes == 0).await;
         self.shared.ended.send_replace(true);
-    }
-
-    async fn ask(&self, command: Command) -> Result<Reply, Error> {
-        self.shared.ask(command).await
     }
 }
 

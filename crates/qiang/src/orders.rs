@@ -2,7 +2,7 @@
 //! records know which orders a user has.
 
 use axum::extract::{Query, State};
-use qiang_core::{Claim, ClaimId, Outcome, ReleaseReason, Timestamp};
+use qiang_core::{Claim, ClaimId, Command, Outcome, ReleaseReason, Timestamp};
 use qiang_store::{Order, ReviewStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -183,8 +183,9 @@ pub async fn cancel(
     _: OptionalJson<Nothing>,
 ) -> Result<axum::Json<OrderView>, Problem> {
     let order = find_ordered(&app, &caller, &id).await?;
-    let asked = app.engine.release(order.id, caller.scope(), ReleaseReason::Cancelled);
-    match app.answer(asked).await? {
+    let (by, reason) = (caller.scope(), ReleaseReason::Cancelled);
+    let asked = app.engine.ask(Command::Release { claim: order.id, by, reason });
+    match app.answer(asked).await?.into_claim() {
         Outcome::Done(claim) | Outcome::Replayed(claim) => {
             Ok(axum::Json(view(&app, &claim).await?))
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use qiang_core::{
-    Cents, Claim, Outcome, PayRequest, PaymentId, PoolId, Refund, RefundReason, Refusal,
+    Cents, Claim, Command, Outcome, PayRequest, PaymentId, PoolId, Refund, RefundReason, Refusal,
     Settlement, Timestamp,
 };
 use qiang_store::{RefundCursor, RefundRecord, RefundStatus, SettleOutcome};
@@ -281,7 +281,8 @@ pub async fn settle_refund(
 
 /// Hands a payment to the engine. A sale that was cleared is asked about in the records.
 pub async fn settle(app: &Arc<App>, pay: PayRequest) -> Result<Outcome<Settlement>, Problem> {
-    let mut outcome = app.answer(app.engine.pay(pay.clone())).await?;
+    let asked = app.engine.ask(Command::Pay(pay.clone()));
+    let mut outcome = app.answer(asked).await?.into_settlement();
     if outcome == Outcome::Refused(Refusal::Cleared) {
         outcome = settle_after_clearing(app, pay).await?;
     }
@@ -322,13 +323,13 @@ async fn view(app: &Arc<App>, outcome: Outcome<Settlement>) -> Result<Settlement
 async fn settle_after_clearing(app: &App, pay: PayRequest) -> Result<Outcome<Settlement>, Problem> {
     let ordered = app.store.claim(pay.order).await?;
     if ordered.is_none() && pay.order.number <= lost_through(app, pay.order.pool).await? {
-        return app.answer(app.engine.refund(pay)).await;
+        return owe_back(app, pay).await;
     }
     let Some(ordered) = ordered.filter(Claim::has_order) else {
         return Ok(Outcome::Refused(Refusal::NoSuchClaim));
     };
     let Some(seen) = app.store.payment(pay.order.pool, &pay.payment).await? else {
-        return app.answer(app.engine.refund(pay)).await;
+        return owe_back(app, pay).await;
     };
     let paid = app.store.claim(seen.order).await?;
     let paid = paid.ok_or_else(|| Problem::new(Code::NoSuchOrder))?;
@@ -340,6 +341,10 @@ async fn settle_after_clearing(app: &App, pay: PayRequest) -> Result<Outcome<Set
         None => Settlement::Paid(paid),
         Some(_) => Settlement::Regranted(paid),
     }))
+}
+
+async fn owe_back(app: &App, pay: PayRequest) -> Result<Outcome<Settlement>, Problem> {
+    Ok(app.answer(app.engine.ask(Command::Refund(pay))).await?.into_settlement())
 }
 
 /// Numbers up to this one were given to claims of a sale that may have been lost.

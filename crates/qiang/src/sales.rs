@@ -11,7 +11,7 @@ use std::sync::Arc;
 use axum::extract::{Query, State};
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::IntoResponse;
-use qiang_core::{Outcome, PoolId, PoolView, Terms};
+use qiang_core::{Command, Outcome, PoolId, PoolView, Terms};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -85,8 +85,8 @@ pub async fn create(
         Some(id) => id,
         None => app.next_id()?,
     };
-    let asked = app.engine.open_pool(pool, Arc::new(terms.clone()));
-    let (status, view) = match app.answer(asked).await? {
+    let asked = app.engine.ask(Command::Open { pool, terms: Arc::new(terms.clone()) });
+    let (status, view) = match app.answer(asked).await?.into_pool() {
         Outcome::Done(view) => (StatusCode::CREATED, view),
         Outcome::Replayed(view) => (StatusCode::OK, view),
         Outcome::Refused(refusal) => {
@@ -162,7 +162,8 @@ pub async fn restock(
         Some(key) => key,
         None => app.next_request()?,
     };
-    finish(&app, app.answer(app.engine.restock(id, units, request)).await?)
+    let asked = app.engine.ask(Command::Restock { pool: id, units, request });
+    finish(&app, app.answer(asked).await?.into_pool())
 }
 
 /// Close a sale
@@ -178,7 +179,8 @@ pub async fn close(
     _: OptionalJson<Nothing>,
 ) -> Result<axum::Json<SaleView>, Problem> {
     let id = sale_id(&id)?;
-    finish(&app, app.answer(app.engine.close(id)).await?)
+    let asked = app.engine.ask(Command::Close { pool: id });
+    finish(&app, app.answer(asked).await?.into_pool())
 }
 
 /// Clear a sale
@@ -202,7 +204,7 @@ pub async fn clear(
         let detail = "the records have not caught up; nothing was cleared, ask again later";
         return Err(Problem::new(Code::Unavailable).detail(detail));
     }
-    let cleared = app.answer(app.engine.clear(id)).await?;
+    let cleared = app.answer(app.engine.ask(Command::Clear { pool: id })).await?.into_pool();
     // Cleared, a pool has no numbers any more; these are the ones it ended with.
     let ended = before.map(|before| PoolView { cleared: true, ..before });
     finish(&app, cleared.map(|view| ended.unwrap_or(view)))

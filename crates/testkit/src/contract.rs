@@ -234,6 +234,13 @@ pub fn money(order: ClaimId, payment: &str) -> PayRequest {
     PayRequest { order, payment, amount: Cents::new(100) }
 }
 
+/// One more unit for a pool, however often this is asked.
+#[must_use]
+pub fn one_more(pool: PoolId, request: &str) -> Command {
+    let request = RequestId::new(request).expect("a short plain text");
+    Command::Restock { pool, units: NonZeroU32::MIN, request }
+}
+
 fn at(ms: i64) -> Timestamp {
     Timestamp::from_millis(ms)
 }

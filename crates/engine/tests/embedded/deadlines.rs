@@ -8,6 +8,7 @@ use qiang_engine::SystemClock;
 use qiang_engine::embedded::Engine;
 use qiang_testkit::contract::{money, wish};
 
+use super::asking::Asking as _;
 use super::fixture::{claim_id, events, grant, open_at, open_sale, options, pool, soon};
 
 /// Follows the log until it holds `count` events, asking the writer nothing.

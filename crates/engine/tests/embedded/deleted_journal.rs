@@ -8,6 +8,7 @@ use qiang_core::Flow;
 use qiang_engine::{Error, SqliteJournal};
 use qiang_testkit::contract::wish;
 
+use super::asking::Asking as _;
 use super::fixture::{grant, new_engine, open_at, open_sale, pool, soon};
 
 fn wal(folder: &Path) -> PathBuf {

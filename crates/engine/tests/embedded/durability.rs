@@ -9,6 +9,7 @@ use qiang_engine::{Error, LogReader};
 use qiang_testkit::contract::wish;
 use tokio::task::JoinSet;
 
+use super::asking::Asking as _;
 use super::fixture::{
     claim_id, events, grant, held_engine, new_engine, open_at, open_sale, poll_once, pool, soon,
 };

@@ -12,6 +12,7 @@ use qiang_testkit::contract::{sale, wish};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use super::asking::Asking as _;
 use super::fixture::{claim_id, events, grant, new_engine, open_at, open_sale, pool, soon};
 
 /// Makes every further batch fail in the file itself, as a full disk would.

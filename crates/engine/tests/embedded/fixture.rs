@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use qiang_core::{Claim, ClaimId, Event, Flow, Outcome, PoolId, Timestamp};
+use qiang_core::{Claim, ClaimId, Command, Event, Flow, PoolId, PoolView, Reply, Timestamp};
 use qiang_engine::embedded::{Engine, Options};
-use qiang_engine::{LogReader, ManualClock, SqliteJournal, WriterOptions};
+use qiang_engine::{Error, LogReader, ManualClock, SqliteJournal, WriterOptions};
 use qiang_testkit::contract::{sale, wish};
 use rusqlite::Connection;
 use tempfile::TempDir;
+
+use super::asking::{Asking, granted, open};
 
 /// Longer than anything here takes; only a test that fails waits for it.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -43,15 +45,33 @@ pub(crate) fn open_at(folder: &Path, ms: i64) -> (Engine, Arc<ManualClock>) {
 
 /// Opens a sale of `stock` units in [`pool`].
 pub(crate) async fn open_sale(engine: &Engine, stock: u32, flow: Flow) {
-    let opened = engine.open_pool(pool(), Arc::new(sale(stock, flow))).await;
-    assert!(matches!(opened, Ok(Outcome::Done(_))), "{opened:?}");
+    open(engine, pool(), sale(stock, flow)).await;
 }
 
 /// A claim that must be granted.
 pub(crate) async fn grant(engine: &Engine, user: &str) -> Claim {
-    match engine.claim(wish(pool(), user, None)).await {
-        Ok(Outcome::Done(claim)) => claim,
-        other => panic!("{user} should get one: {other:?}"),
+    granted(engine, wish(pool(), user, None)).await
+}
+
+impl Asking for Engine {
+    async fn ask(&self, command: Command) -> Result<Reply, Error> {
+        self.ask(command).await
+    }
+
+    async fn pool(&self, id: PoolId) -> Result<Option<PoolView>, Error> {
+        self.pool(id).await
+    }
+
+    async fn claim_view(&self, id: ClaimId) -> Result<Option<Claim>, Error> {
+        self.claim_view(id).await
+    }
+
+    async fn expire_due(&self) -> Result<(), Error> {
+        self.expire_due().await
+    }
+
+    async fn events(&self) -> Vec<Event> {
+        events(&mut self.log_reader().expect("the journal is there"), 0)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The embedded engine on real files, with real threads.
 
+#[path = "../shared/asking.rs"]
+mod asking;
 mod codec;
 mod contract;
 mod corruption;

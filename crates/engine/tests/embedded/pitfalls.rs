@@ -8,6 +8,7 @@ use qiang_core::{
 };
 use qiang_testkit::contract::{sale, wish};
 
+use super::asking::Asking as _;
 use super::fixture::{
     claim_id, events, grant, held_engine, new_engine, open_at, open_sale, poll_once, pool, soon,
 };

@@ -8,6 +8,7 @@ use qiang_engine::offline_log;
 use qiang_testkit::contract::{money, wish};
 use tempfile::TempDir;
 
+use super::asking::Asking as _;
 use super::fixture::{claim_id, grant, new_engine, open_at, open_sale, pool};
 
 /// The folder as a kill at this moment would leave it.

@@ -10,6 +10,7 @@ use qiang_testkit::contract::wish;
 use rusqlite::Connection;
 use tokio::task::JoinSet;
 
+use super::asking::Asking as _;
 use super::fixture::{events, open_sale, options, pool};
 
 /// An engine that takes a snapshot after every few kilobytes.

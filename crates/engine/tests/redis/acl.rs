@@ -5,6 +5,7 @@ use qiang_testkit::contract::money;
 use qiang_testkit::servers::redis::Durability;
 use qiang_testkit::servers::{Cluster, Redis, cluster, or_skip};
 
+use crate::asking::Asking as _;
 use crate::failover::slot_of;
 use crate::fixture::{claims, events_in, granted, node, open, orders, pool, prefix, wish};
 use crate::moved_slots::begin;

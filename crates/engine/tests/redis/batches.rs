@@ -13,6 +13,7 @@ use qiang_engine::redis::Engine;
 use qiang_testkit::contract::{Subject as _, sale};
 use qiang_testkit::servers::shared;
 
+use crate::asking::Asking as _;
 use crate::fixture::{claims, events, fresh, granted, open, pool, refused, view, wish, wish_for};
 
 /// All at once, so that they go along in few calls.

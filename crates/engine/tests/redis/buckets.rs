@@ -1,17 +1,17 @@
 //! A sale that is spread over buckets: nothing is oversold, nothing is withheld, limits are exact.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZeroU32;
 
 use qiang_core::{
     Claim, ClaimRequest, Event, Outcome, PoolId, Refusal, ReleaseReason, RequestId, State, Terms,
     UserId,
 };
 use qiang_engine::redis::Engine;
-use qiang_testkit::contract::money;
+use qiang_testkit::contract::{money, one_more};
 use qiang_testkit::servers::shared;
 use qiang_testkit::{Random, each_seed};
 
+use crate::asking::Asking as _;
 use crate::fixture::{
     PARTITIONS, block_on, claims, events, events_in, granted, node, open, orders, pool, prefix,
     refused, view, wish, wish_for,
@@ -146,8 +146,10 @@ async fn shop(engine: Engine, id: PoolId, mut random: Random) -> Vec<Claim> {
                 engine.pay(pay).await.expect("nothing fails here");
             }
             95..97 => {
-                let request = RequestId::new(&format!("s{}", random.below(3))).expect("short");
-                engine.restock(id, NonZeroU32::MIN, request).await.expect("it answers");
+                engine
+                    .ask(one_more(id, &format!("s{}", random.below(3))))
+                    .await
+                    .expect("it answers");
             }
             _ => {}
         }

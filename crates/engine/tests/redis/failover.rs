@@ -11,6 +11,7 @@ use qiang_testkit::servers::cluster::{Options, PROMOTION_LIMIT, Replicas};
 use qiang_testkit::servers::redis::{self, Durability};
 use qiang_testkit::servers::{Cluster, cluster, or_skip};
 
+use crate::asking::Asking as _;
 use crate::fixture::{claims, granted, node, open, orders, pool, prefix, wish};
 use crate::kills::{audit, load, sells};
 

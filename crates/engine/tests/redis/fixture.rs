@@ -9,12 +9,13 @@ use qiang_core::{
     Terms, Timestamp,
 };
 use qiang_engine::redis::{Engine, Goes, Options, Place, PoolRecord, Time};
-use qiang_engine::{Clock, Error, LogError, ManualClock};
+use qiang_engine::{Error, LogError, ManualClock};
 use qiang_testkit::Proxy;
-use qiang_testkit::contract::{self, Subject};
+use qiang_testkit::contract;
 use qiang_testkit::proxy::Counts;
 
-use crate::servers;
+pub(crate) use crate::asking::{Asking, granted, open};
+use crate::{asking, servers};
 
 /// Logs in tests: few, so that pools meet in them.
 pub(crate) const PARTITIONS: u16 = 4;
@@ -65,10 +66,7 @@ pub(crate) async fn node(url: &str, prefix: &str) -> Engine {
     engine
 }
 
-pub(crate) struct Subjected {
-    pub(crate) engine: Engine,
-    pub(crate) clock: Arc<ManualClock>,
-}
+pub(crate) type Subjected = asking::Subjected<Engine>;
 
 /// An engine of its own at time 0, with a clock that only the test moves.
 pub(crate) async fn fresh(url: &str) -> Subjected {
@@ -84,46 +82,25 @@ pub(crate) async fn unset(url: &str, clock: Arc<ManualClock>) -> Subjected {
     Subjected { engine: engine_at(url, &prefix(), time).await, clock }
 }
 
-pub(crate) async fn ask(engine: &Engine, command: Command) -> Result<Reply, Error> {
-    match command {
-        Command::Open { pool, terms } => engine.open_pool(pool, terms).await.map(Reply::Pool),
-        Command::Claim(wish) => engine.claim(wish).await.map(Reply::Claim),
-        Command::Order { claim, by } => engine.order(claim, by).await.map(Reply::Claim),
-        Command::Pay(pay) => engine.pay(pay).await.map(Reply::Settlement),
-        Command::Release { claim, by, reason } => {
-            engine.release(claim, by, reason).await.map(Reply::Claim)
-        }
-        Command::Restock { pool, units, request } => {
-            engine.restock(pool, units, request).await.map(Reply::Pool)
-        }
-        Command::Close { pool } => engine.close(pool).await.map(Reply::Pool),
-        Command::Clear { pool } => engine.clear(pool).await.map(Reply::Pool),
-        Command::Refund(pay) => engine.refund(pay).await.map(Reply::Settlement),
-    }
-}
-
-impl Subject for Subjected {
-    type Error = Error;
-
+impl Asking for Engine {
     async fn ask(&self, command: Command) -> Result<Reply, Error> {
-        ask(&self.engine, command).await
+        self.ask(command).await
     }
 
     async fn pool(&self, id: PoolId) -> Result<Option<PoolView>, Error> {
-        self.engine.pool(id).await
+        self.pool(id).await
     }
 
-    async fn claim(&self, id: ClaimId) -> Result<Option<Claim>, Error> {
-        self.engine.claim_view(id).await
+    async fn claim_view(&self, id: ClaimId) -> Result<Option<Claim>, Error> {
+        self.claim_view(id).await
     }
 
-    async fn events(&self) -> Result<Vec<Event>, Error> {
-        Ok(events(&self.engine).await)
+    async fn expire_due(&self) -> Result<(), Error> {
+        self.expire_due().await
     }
 
-    async fn set_time(&self, now: Timestamp) -> Result<(), Error> {
-        self.clock.advance_millis(now.millis() - self.clock.now().millis());
-        self.engine.expire_due().await
+    async fn events(&self) -> Vec<Event> {
+        events(self).await
     }
 }
 
@@ -205,11 +182,6 @@ pub(crate) fn orders(stock: u32) -> Terms {
     contract::sale(stock, Flow::Order { pay_ms: LONG_MS })
 }
 
-pub(crate) async fn open(engine: &Engine, id: PoolId, terms: Terms) {
-    let opened = engine.open_pool(id, Arc::new(terms)).await;
-    assert!(matches!(opened, Ok(Outcome::Done(_) | Outcome::Replayed(_))), "{opened:?}");
-}
-
 /// A wish for one unit.
 pub(crate) fn wish(id: PoolId, user: &str) -> ClaimRequest {
     contract::wish(id, user, None)
@@ -217,13 +189,6 @@ pub(crate) fn wish(id: PoolId, user: &str) -> ClaimRequest {
 
 pub(crate) fn wish_for(id: PoolId, user: &str, units: u32) -> ClaimRequest {
     ClaimRequest { quantity: NonZeroU32::new(units).expect("positive"), ..wish(id, user) }
-}
-
-pub(crate) async fn granted(engine: &Engine, wish: ClaimRequest) -> Claim {
-    match engine.claim(wish).await {
-        Ok(Outcome::Done(claim)) => claim,
-        other => panic!("it should be granted: {other:?}"),
-    }
 }
 
 pub(crate) async fn refused(engine: &Engine, wish: ClaimRequest) -> Refusal {

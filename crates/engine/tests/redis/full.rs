@@ -5,6 +5,7 @@ use qiang_engine::Error;
 use qiang_testkit::contract::sale;
 use qiang_testkit::servers::redis::Durability;
 
+use crate::asking::Asking as _;
 use crate::fixture::{granted, node, open, pool, prefix, view, wish};
 use crate::servers::own;
 

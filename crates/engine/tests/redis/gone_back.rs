@@ -6,6 +6,7 @@ use qiang_engine::{Error, LogError};
 use qiang_testkit::contract::money;
 use qiang_testkit::servers::redis::Durability;
 
+use crate::asking::Asking as _;
 use crate::fixture::{granted, node, open, orders, pool, prefix, put_back, view, wish};
 use crate::servers::own;
 

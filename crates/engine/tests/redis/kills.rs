@@ -10,6 +10,7 @@ use qiang_engine::redis::Engine;
 use qiang_testkit::contract;
 use qiang_testkit::servers::redis::Durability;
 
+use crate::asking::Asking as _;
 use crate::fixture::{claims, events, node, open, orders, pool, prefix, view};
 use crate::servers::own;
 

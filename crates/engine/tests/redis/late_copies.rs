@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
+use crate::asking::Asking as _;
 use crate::fixture::{granted, node, open, orders, pool, prefix, refused, view, wish};
 use crate::servers::{port, send};
 

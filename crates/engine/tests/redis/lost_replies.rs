@@ -1,16 +1,16 @@
 //! A reply that is lost on the way is asked for again; what was asked takes effect once.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use qiang_core::{ClaimId, Event, Flow, Outcome, PoolId, ReleaseReason, RequestId, Settlement};
+use qiang_core::{ClaimId, Event, Flow, Outcome, PoolId, ReleaseReason, Reply, Settlement};
 use qiang_engine::Error;
 use qiang_engine::redis::Engine;
 use qiang_testkit::Proxy;
-use qiang_testkit::contract::{self, money, wish};
+use qiang_testkit::contract::{self, money, one_more, wish};
 use qiang_testkit::servers::shared;
 
+use crate::asking::Asking as _;
 use crate::fixture::{LONG_MS, events, node, open, orders, pool, prefix};
 use crate::servers::port;
 
@@ -42,8 +42,7 @@ async fn sale(engine: &Engine, id: PoolId, disturb: impl Fn()) {
     let released = engine.release(claim(2), None, ReleaseReason::GaveUp).await;
     assert!(matches!(released, Ok(Outcome::Done(_))), "{released:?}");
     disturb();
-    let request = RequestId::new("more").expect("a short plain text");
-    let restocked = engine.restock(id, NonZeroU32::MIN, request).await;
+    let restocked = engine.ask(one_more(id, "more")).await.map(Reply::into_pool);
     assert!(matches!(&restocked, Ok(Outcome::Done(view)) if view.total == 4), "{restocked:?}");
     disturb();
     let closed = engine.close(id).await;

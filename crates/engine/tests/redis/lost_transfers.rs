@@ -7,6 +7,7 @@ use qiang_engine::redis::{Engine, is_in_its_bucket};
 use qiang_testkit::servers::redis::{Durability, own};
 use qiang_testkit::servers::{Redis, shared};
 
+use crate::asking::Asking as _;
 use crate::fixture::{claims, granted, node, open, orders, pool, prefix, refused, view, wish};
 use crate::servers::Saved;
 

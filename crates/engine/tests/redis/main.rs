@@ -1,6 +1,8 @@
 //! The engine on Redis, Redis Cluster and Valkey: real servers, started by `cargo xtask test`.
 
 mod acl;
+#[path = "../shared/asking.rs"]
+mod asking;
 mod batches;
 mod buckets;
 mod contract;

@@ -4,11 +4,13 @@
 use std::sync::Arc;
 
 use qiang_core::{
-    Cents, ClaimId, Flow, Outcome, PayRequest, RefundReason, Refusal, ReleaseReason, Settlement,
+    Cents, ClaimId, Command, Flow, Outcome, PayRequest, RefundReason, Refusal, ReleaseReason,
+    Reply, Settlement,
 };
 use qiang_testkit::contract::{Subject as _, money, sale};
 use qiang_testkit::servers::shared;
 
+use crate::asking::Asking as _;
 use crate::fixture::{fresh, granted, node, open, orders, pool, prefix, view, wish};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -194,7 +196,8 @@ async fn a_refund_is_owed_once_among_the_buckets_of_a_cleared_sale() {
     let other = claims.iter().find(|claim| (claim.number - 1) % 3 != (claims[0].number - 1) % 3);
     let other = *other.expect("twelve are not all in one bucket");
     for payment in ["P", "left:P"] {
-        let again = engine.refund(money(other, payment)).await;
+        let again =
+            engine.ask(Command::Refund(money(other, payment))).await.map(Reply::into_settlement);
         assert_eq!(again, Ok(Outcome::Refused(Refusal::PaymentConflict)), "{payment}");
     }
 }

@@ -1,11 +1,10 @@
 //! A server that forgot the scripts, or hung up on everybody, is worked with again at once.
 
-use std::num::NonZeroU32;
-
-use qiang_core::{Outcome, RequestId};
-use qiang_testkit::contract::money;
+use qiang_core::{Outcome, Reply};
+use qiang_testkit::contract::{money, one_more};
 use qiang_testkit::servers::redis::Durability;
 
+use crate::asking::Asking as _;
 use crate::fixture::{granted, node, open, orders, pool, prefix, view, wish};
 use crate::servers::own;
 
@@ -42,8 +41,7 @@ async fn connections_that_were_closed_are_made_anew() {
     server.restart().expect("it starts again");
     granted(&engine, wish(id, "after")).await;
     server.restart().expect("it starts again");
-    let request = RequestId::new("r").expect("a short plain text");
-    let more = engine.restock(id, NonZeroU32::MIN, request).await;
+    let more = engine.ask(one_more(id, "r")).await.map(Reply::into_pool);
     assert!(matches!(more, Ok(Outcome::Done(_))), "{more:?}");
     server.restart().expect("it starts again");
     assert_eq!(engine.claims(id, 0, 100).await.expect("a read is asked again").len(), 11);

@@ -1,11 +1,12 @@
 //! What is put back after a loss: numbers that may have been given out are not given again, too many
 //! units are made up for, and whoever was overtaken has no say.
 
-use qiang_core::{ClaimId, Outcome, RefundReason, Refusal, ReleaseReason, RequestId, Settlement};
+use qiang_core::{ClaimId, Outcome, RefundReason, Refusal, ReleaseReason, Reply, Settlement};
 use qiang_engine::redis::{Goes, RestoreError, hash_tag};
-use qiang_testkit::contract::money;
+use qiang_testkit::contract::{money, one_more};
 use qiang_testkit::servers::shared;
 
+use crate::asking::Asking as _;
 use crate::fixture::{
     claims, granted, node, open, orders, pool, prefix, put_back, refused, view, wish,
 };
@@ -81,8 +82,7 @@ async fn p24_a_sale_that_was_oversold_goes_on_when_enough_came_back() {
         granted(&engine, wish(id, &format!("late{user}"))).await;
     }
     assert_eq!(refused(&engine, wish(id, "later")).await, Refusal::SoldOut);
-    let request = RequestId::new("more").expect("a short plain text");
-    let more = engine.restock(id, std::num::NonZeroU32::MIN, request).await;
+    let more = engine.ask(one_more(id, "more")).await.map(Reply::into_pool);
     assert!(matches!(more, Ok(Outcome::Done(_))), "{more:?}");
     granted(&engine, wish(id, "later")).await;
 }

@@ -9,6 +9,7 @@ use qiang_testkit::contract;
 use qiang_testkit::servers::redis::{Durability, Options};
 use qiang_testkit::servers::{Redis, or_skip};
 
+use crate::asking::Asking as _;
 use crate::fixture::{granted, node, open, orders, pool, prefix, view, wish};
 use crate::servers::own;
 

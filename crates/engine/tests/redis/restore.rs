@@ -8,6 +8,7 @@ use qiang_testkit::contract::{Subject as _, money};
 use qiang_testkit::servers::shared;
 use qiang_testkit::{Generator, Oracle, each_seed};
 
+use crate::asking::Asking as _;
 use crate::fixture::{
     Subjected, block_on, events, fresh, granted, node, open, orders, pool, prefix, put_back,
     refused, unset, view, wish,
@@ -111,7 +112,7 @@ async fn a_large_spread_sale_is_put_back_whole() {
         granted(&to, wish(id, &format!("late{user}"))).await;
     }
     assert_eq!(refused(&to, wish(id, "last")).await, qiang_core::Refusal::SoldOut);
-    let again = crate::fixture::ask(&to, Command::Claim(wish(id, "u1"))).await;
+    let again = to.ask(Command::Claim(wish(id, "u1"))).await;
     assert!(matches!(again, Ok(Reply::Claim(Outcome::Refused(_)))), "{again:?}");
 }
 

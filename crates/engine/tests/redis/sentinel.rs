@@ -7,6 +7,7 @@ use qiang_engine::redis::{Engine, OpenError, Options, Place, Time};
 use qiang_testkit::servers::cluster::PROMOTION_LIMIT;
 use qiang_testkit::servers::{Authority, Sentinels, or_skip, redis, sentinel};
 
+use crate::asking::Asking as _;
 use crate::fixture::{claims, granted, node, number, open, orders, pool, prefix, wish};
 
 async fn opened(url: &str) -> Result<Engine, OpenError> {

@@ -7,6 +7,7 @@ use qiang_testkit::contract;
 use qiang_testkit::servers::cluster::{MASTERS, Options, Replicas};
 use qiang_testkit::servers::{Cluster, or_skip, redis};
 
+use crate::asking::Asking as _;
 use crate::failover::slot_of;
 use crate::fixture::{PARTITIONS, events_in, granted, node, open, orders, pool, prefix, wish};
 

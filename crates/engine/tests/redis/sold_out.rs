@@ -11,6 +11,7 @@ use qiang_testkit::contract;
 use qiang_testkit::servers::Redis;
 use qiang_testkit::servers::redis::Durability;
 
+use crate::asking::Asking as _;
 use crate::fixture::{
     EPOCH, engine_at, granted, node, number, open, orders, pool, prefix, refused, wish,
 };

@@ -8,6 +8,7 @@ use qiang_testkit::contract::money;
 use qiang_testkit::servers::redis::{Durability, Flavour};
 use qiang_testkit::servers::{Redis, or_skip, redis};
 
+use crate::asking::Asking as _;
 use crate::fixture::{claims, events, granted, node, open, orders, pool, prefix, put_back, wish};
 use crate::gone_back::{is_lost, repair, salvage};
 

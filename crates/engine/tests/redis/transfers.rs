@@ -1,15 +1,15 @@
 //! Whoever dies in the middle of something that takes several steps leaves nothing that the next
 //! one cannot finish.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use qiang_core::{Outcome, Refusal, RequestId, Timestamp};
+use qiang_core::{Outcome, Refusal, Reply, Timestamp};
 use qiang_engine::Error;
 use qiang_engine::redis::{Engine, hash_tag};
 use qiang_testkit::contract;
 use qiang_testkit::servers::shared;
 
+use crate::asking::Asking as _;
 use crate::fixture::{
     block_on, claims, dies_after, granted, node, open, orders, pool, prefix, refused, view, wish,
 };
@@ -148,8 +148,7 @@ fn a_spread_sale_opened_or_closed_half_way_is_finished_by_asking_again() {
             }
             let closed = engine.close(id).await;
             assert!(matches!(closed, Ok(Outcome::Done(_) | Outcome::Replayed(_))), "{closed:?}");
-            let request = RequestId::new("r").expect("a short plain text");
-            let more = engine.restock(id, NonZeroU32::MIN, request).await;
+            let more = engine.ask(contract::one_more(id, "r")).await.map(Reply::into_pool);
             assert_eq!(more, Ok(Outcome::Refused(Refusal::Closed)));
             engine.drop_connections();
         });

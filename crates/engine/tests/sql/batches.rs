@@ -10,7 +10,8 @@ use qiang_sql::{Dialect, on_every_database};
 use qiang_testkit::contract::wish;
 use qiang_testkit::{Generator, Oracle};
 
-use super::fixture::{World, ask, each_world, events, open_sale, options, pool};
+use super::asking::Asking as _;
+use super::fixture::{World, each_world, events, open_sale, options, pool};
 
 /// Random commands, many at once: each answer is the one it would have had alone.
 async fn many_at_once(on: Dialect, seed: u64) {
@@ -37,7 +38,7 @@ async fn many_at_once(on: Dialect, seed: u64) {
             .map(|(command, wanted)| {
                 let engine = engine.clone();
                 let shown = command.clone();
-                (shown, wanted, tokio::spawn(async move { ask(&engine, command).await }))
+                (shown, wanted, tokio::spawn(async move { engine.ask(command).await }))
             })
             .collect();
         for (command, wanted, got) in asked {

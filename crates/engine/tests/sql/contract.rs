@@ -2,47 +2,16 @@
 
 use std::sync::Arc;
 
-use qiang_core::{Claim, ClaimId, Command, Event, PoolId, PoolView, Reply, Timestamp};
 use qiang_engine::sql::Engine;
-use qiang_engine::{Clock, Error, ManualClock};
 use qiang_sql::{Dialect, on_every_database};
-use qiang_testkit::contract::{self, Subject};
+use qiang_testkit::contract;
 
-use super::fixture::{World, ask, each_world, events};
+use super::asking::Subjected;
+use super::fixture::{World, each_world};
 
-struct OnDatabase {
-    engine: Engine,
-    clock: Arc<ManualClock>,
-}
-
-impl Subject for OnDatabase {
-    type Error = Error;
-
-    async fn ask(&self, command: Command) -> Result<Reply, Error> {
-        ask(&self.engine, command).await
-    }
-
-    async fn pool(&self, id: PoolId) -> Result<Option<PoolView>, Error> {
-        self.engine.pool(id).await
-    }
-
-    async fn claim(&self, id: ClaimId) -> Result<Option<Claim>, Error> {
-        self.engine.claim_view(id).await
-    }
-
-    async fn events(&self) -> Result<Vec<Event>, Error> {
-        Ok(events(&self.engine).await)
-    }
-
-    async fn set_time(&self, now: Timestamp) -> Result<(), Error> {
-        self.clock.advance_millis(now.millis() - self.clock.now().millis());
-        self.engine.expire_due().await
-    }
-}
-
-async fn subject(on: Dialect) -> (World, OnDatabase) {
+async fn subject(on: Dialect) -> (World, Subjected<Engine>) {
     let world = World::new(on).await;
-    let subject = OnDatabase { engine: world.engine().await, clock: Arc::clone(&world.clock) };
+    let subject = Subjected { engine: world.engine().await, clock: Arc::clone(&world.clock) };
     (world, subject)
 }
 

@@ -14,6 +14,7 @@ use qiang_sql::{Dialect, on_every_database};
 use qiang_testkit::contract::{money, sale, wish};
 use tokio::task::JoinSet;
 
+use super::asking::Asking as _;
 use super::fixture::{World, events, open_sale, pool, soon};
 
 const STOCK: u32 = 40;

@@ -8,6 +8,7 @@ use qiang_engine::{Clock, ManualClock};
 use qiang_sql::{Dialect, on_every_database};
 use qiang_testkit::contract::{money, wish};
 
+use super::asking::Asking as _;
 use super::fixture::{World, events, grant, open_sale, options, pool, soon};
 
 /// More than one transaction releases: whoever asks next finds all of them released.

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use qiang_core::{Claim, Command, Event, Flow, Outcome, PoolId, Reply, Timestamp};
+use qiang_core::{Claim, ClaimId, Command, Event, Flow, PoolId, PoolView, Reply, Timestamp};
 use qiang_engine::sql::{Engine, Options};
 use qiang_engine::{Error, ManualClock};
 use qiang_sql::scratch::{Scratch, available};
 use qiang_sql::{Database, Dialect, Limits};
 use qiang_testkit::contract::{sale, wish};
 use qiang_testkit::each_seed;
+
+use super::asking::{Asking, granted, open};
 
 /// Longer than anything here takes; only a test that fails waits for it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -75,22 +77,25 @@ pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Asks an engine.
-pub(crate) async fn ask(engine: &Engine, command: Command) -> Result<Reply, Error> {
-    match command {
-        Command::Open { pool, terms } => engine.open_pool(pool, terms).await.map(Reply::Pool),
-        Command::Claim(wish) => engine.claim(wish).await.map(Reply::Claim),
-        Command::Order { claim, by } => engine.order(claim, by).await.map(Reply::Claim),
-        Command::Pay(pay) => engine.pay(pay).await.map(Reply::Settlement),
-        Command::Release { claim, by, reason } => {
-            engine.release(claim, by, reason).await.map(Reply::Claim)
-        }
-        Command::Restock { pool, units, request } => {
-            engine.restock(pool, units, request).await.map(Reply::Pool)
-        }
-        Command::Close { pool } => engine.close(pool).await.map(Reply::Pool),
-        Command::Clear { pool } => engine.clear(pool).await.map(Reply::Pool),
-        Command::Refund(pay) => engine.refund(pay).await.map(Reply::Settlement),
+impl Asking for Engine {
+    async fn ask(&self, command: Command) -> Result<Reply, Error> {
+        self.ask(command).await
+    }
+
+    async fn pool(&self, id: PoolId) -> Result<Option<PoolView>, Error> {
+        self.pool(id).await
+    }
+
+    async fn claim_view(&self, id: ClaimId) -> Result<Option<Claim>, Error> {
+        self.claim_view(id).await
+    }
+
+    async fn expire_due(&self) -> Result<(), Error> {
+        self.expire_due().await
+    }
+
+    async fn events(&self) -> Vec<Event> {
+        events(self).await
     }
 }
 
@@ -120,14 +125,10 @@ pub(crate) fn pool() -> PoolId {
 
 /// Opens a sale of `stock` units in [`pool`].
 pub(crate) async fn open_sale(engine: &Engine, stock: u32, flow: Flow) {
-    let opened = engine.open_pool(pool(), Arc::new(sale(stock, flow))).await;
-    assert!(matches!(opened, Ok(Outcome::Done(_))), "{opened:?}");
+    open(engine, pool(), sale(stock, flow)).await;
 }
 
 /// A claim that must be granted.
 pub(crate) async fn grant(engine: &Engine, user: &str) -> Claim {
-    match engine.claim(wish(pool(), user, None)).await {
-        Ok(Outcome::Done(claim)) => claim,
-        other => panic!("{user} should get one: {other:?}"),
-    }
+    granted(engine, wish(pool(), user, None)).await
 }

@@ -6,6 +6,7 @@ use qiang_engine::sql::Options;
 use qiang_sql::{Dialect, on_every_database, sql};
 use qiang_testkit::contract::{sale, wish};
 
+use super::asking::Asking as _;
 use super::fixture::{World, grant, open_sale, options, pool, soon};
 
 async fn it_can_be_read_in_pieces_and_cut_off_behind_its_readers(on: Dialect) {

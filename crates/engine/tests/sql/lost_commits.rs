@@ -14,6 +14,7 @@ use qiang_testkit::contract::wish;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use super::asking::Asking as _;
 use super::fixture::{World, events, open_sale, options, pool, soon};
 
 /// What the thief does to a commit.

@@ -10,6 +10,7 @@ use qiang_sql::{Database, Dialect, Limits, on_every_database, sql};
 use qiang_testkit::Proxy;
 use qiang_testkit::contract::wish;
 
+use super::asking::Asking as _;
 use super::fixture::{World, events, grant, open_sale, options, pool, soon};
 
 /// An engine whose connections lead through a proxy; `None` on SQLite.

@@ -1,24 +1,23 @@
 //! What is left of a pool that was cleared: its refunds, its name, and nothing else.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use qiang_core::{
-    Cents, Flow, Outcome, PoolId, RefundReason, Refusal, ReleaseReason, RequestId, Settlement,
+    Cents, Command, Flow, Outcome, PoolId, RefundReason, Refusal, ReleaseReason, Reply, Settlement,
     Supply, Terms,
 };
 use qiang_engine::sql::Engine;
 use qiang_sql::{Database, Dialect, Statement, on_every_database};
-use qiang_testkit::contract::{money, sale, wish};
+use qiang_testkit::contract::{money, one_more, sale, wish};
 
+use super::asking::Asking as _;
 use super::fixture::{World, pool};
 
 /// A pool with a paid claim, a released one, a refund and a restock, cleared.
 async fn cleared(engine: &Engine) {
     let opened = engine.open_pool(pool(), Arc::new(sale(2, Flow::Order { pay_ms: 1_000 }))).await;
     assert!(matches!(opened, Ok(Outcome::Done(_))));
-    let restock = RequestId::new("more").expect("plain");
-    engine.restock(pool(), NonZeroU32::MIN, restock).await.expect("an answer");
+    engine.ask(one_more(pool(), "more")).await.expect("an answer");
     for (user, payment) in [("ann", "P1"), ("bob", "P2")] {
         let claim = match engine.claim(wish(pool(), user, Some("r"))).await {
             Ok(Outcome::Done(claim)) => claim,
@@ -58,8 +57,7 @@ async fn nothing_shows_whether_it_was_swept(on: Dialect) {
         assert_eq!(engine.refunds(pool(), first + 1, 10).await, Ok(refunds[1..].to_vec()));
         let again = engine.claim(wish(pool(), "ann", Some("r"))).await;
         assert_eq!(again, Ok(Outcome::Refused(Refusal::Cleared)), "{round}");
-        let restock = RequestId::new("more").expect("plain");
-        let restocked = engine.restock(pool(), NonZeroU32::MIN, restock).await;
+        let restocked = engine.ask(one_more(pool(), "more")).await.map(Reply::into_pool);
         assert!(matches!(restocked, Ok(Outcome::Replayed(_))), "{round}");
         engine.sweep().await.expect("it can");
     }
@@ -87,10 +85,10 @@ async fn a_payment_of_a_cleared_pool_is_forgotten(on: Dialect) {
     assert!(matches!(paid, Ok(Outcome::Done(Settlement::Paid(_)))), "{paid:?}");
     // The records are asked first who was paid; what they do not know goes back.
     let order = qiang_core::ClaimId { pool: pool(), number: 1 };
-    let back = engine.refund(money(order, "P1")).await;
+    let back = engine.ask(Command::Refund(money(order, "P1"))).await.map(Reply::into_settlement);
     assert!(matches!(back, Ok(Outcome::Done(Settlement::RefundDue(_)))), "{back:?}");
     engine.sweep().await.expect("it can");
-    let back = engine.refund(money(order, "P1")).await;
+    let back = engine.ask(Command::Refund(money(order, "P1"))).await.map(Reply::into_settlement);
     assert!(matches!(back, Ok(Outcome::Replayed(Settlement::RefundDue(_)))), "{back:?}");
     let paid = engine.pay(money(bob.id, "P2")).await;
     assert!(matches!(paid, Ok(Outcome::Done(Settlement::Paid(_)))), "{paid:?}");
@@ -98,7 +96,11 @@ async fn a_payment_of_a_cleared_pool_is_forgotten(on: Dialect) {
     assert!(matches!(again, Ok(Outcome::Replayed(Settlement::Paid(_)))), "{again:?}");
     // Money that comes for the cleared pool goes back, once.
     for seen in [Outcome::Done, Outcome::Replayed] {
-        let back = engine.refund(money(order, "P3")).await.expect("an answer");
+        let back = engine
+            .ask(Command::Refund(money(order, "P3")))
+            .await
+            .map(Reply::into_settlement)
+            .expect("an answer");
         let (Outcome::Done(due) | Outcome::Replayed(due)) = &back else { panic!("{back:?}") };
         assert_eq!(back, seen(due.clone()));
     }

@@ -8,7 +8,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use qiang_core::{
-    Claim, ClaimId, ClaimRequest, MAX_UNITS, Outcome, PoolId, ReleaseReason, Timestamp, UserId,
+    Claim, ClaimId, ClaimRequest, Command, MAX_UNITS, Outcome, PoolId, ReleaseReason, Reply,
+    Timestamp, UserId,
 };
 use qiang_engine::Stopwatch;
 use serde::{Deserialize, Serialize, Serializer};
@@ -176,7 +177,7 @@ pub async fn claim(
         .ok_or_else(|| Problem::invalid_field("quantity", "must be from 1 to the sale's limit"))?;
     let wish = ClaimRequest { pool, user: who.user, identity: who.identity, request, quantity };
     let watch = Stopwatch::start();
-    let outcome = app.answer(app.engine.claim(wish)).await;
+    let outcome = app.answer(app.engine.ask(Command::Claim(wish))).await.map(Reply::into_claim);
     app.metrics.claim_latency.record(watch.elapsed());
     app.metrics.claimed(outcome.as_ref().ok());
     created(outcome?)
@@ -212,7 +213,8 @@ pub async fn order(
     _: OptionalJson<Nothing>,
 ) -> Result<impl IntoResponse, Problem> {
     let id = claim_id(&id)?;
-    let (status, view) = created(app.answer(app.engine.order(id, caller.scope())).await?)?;
+    let asked = app.engine.ask(Command::Order { claim: id, by: caller.scope() });
+    let (status, view) = created(app.answer(asked).await?.into_claim())?;
     Ok((status, axum::Json(view)))
 }
 
@@ -229,8 +231,9 @@ pub async fn give_up(
     _: OptionalJson<Nothing>,
 ) -> Result<axum::Json<ClaimView>, Problem> {
     let id = claim_id(&id)?;
-    let asked = app.engine.release(id, caller.scope(), ReleaseReason::GaveUp);
-    match app.answer(asked).await? {
+    let (by, reason) = (caller.scope(), ReleaseReason::GaveUp);
+    let asked = app.engine.ask(Command::Release { claim: id, by, reason });
+    match app.answer(asked).await?.into_claim() {
         Outcome::Done(claim) | Outcome::Replayed(claim) => Ok(axum::Json(ClaimView::from(&claim))),
         Outcome::Refused(refusal) => Err(Problem::from(&refusal)),
     }
