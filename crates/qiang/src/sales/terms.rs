@@ -53,7 +53,7 @@ pub struct NewSale {
     #[serde(default, with = "json_time::option")]
     #[schema(value_type = Option<schema::Time>)]
     pub(super) opens_at: Option<Timestamp>,
-    /// When it closes; left out, when it is closed by hand.
+    /// When it closes, later than `opens_at`; left out, when it is closed by hand.
     #[serde(default, with = "json_time::option")]
     #[schema(value_type = Option<schema::Time>)]
     closes_at: Option<Timestamp>,
@@ -69,7 +69,8 @@ pub struct NewSale {
     pay_secs: Option<i64>,
     /// Whether a user whose claim was released may claim again. Default `allowed`.
     reclaim: Option<ReclaimWord>,
-    /// Over how many partitions of a shared engine a very hot sale is spread, 1 to 64. Claim
+    /// Over how many partitions of a shared engine a very hot sale is spread, 1 to 64, no more than
+    /// there are units; it does not go with `price_steps`. Claim
     /// numbers then still rise for each bucket, but not over the whole sale. Default 1, which is
     /// all an embedded engine needs.
     #[serde(default, deserialize_with = "whole::option")]
