@@ -1,7 +1,7 @@
 //! What every request handler works with: the engine, the records, the keys, the clock.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use qiang_core::{PoolId, RequestId, Timestamp};
 use qiang_engine::{Clock, Engine};
@@ -9,6 +9,7 @@ use qiang_store::Store;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
+use crate::entry::Check;
 use crate::http::problem::{Code, Problem};
 use crate::metrics::Metrics;
 use crate::nodes::Node;
@@ -47,6 +48,8 @@ pub struct App {
     pub probes: Probes,
     /// Who this process is among those that share the engine.
     pub node: Arc<Node>,
+    /// What is looked at before the engine is asked.
+    pub(crate) checks: OnceLock<Vec<Box<dyn Check>>>,
     /// 0 is none.
     current_sale: AtomicU64,
 }
@@ -69,6 +72,7 @@ impl App {
             current_sale: AtomicU64::new(current.map_or(0, PoolId::get)),
             metrics: Metrics::default(),
             probes: Probes::default(),
+            checks: OnceLock::new(),
             engine,
             store,
             projection,

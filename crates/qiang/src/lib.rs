@@ -7,6 +7,7 @@ pub mod audit;
 pub mod cli;
 pub mod client;
 pub mod config;
+pub mod entry;
 pub mod epochs;
 pub mod http;
 pub mod listener;

@@ -15,6 +15,8 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::entry::Origin;
+
 /// After a failed accept (no file descriptors, mostly) it makes no sense to try at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -112,7 +114,7 @@ pub async fn accept<F>(
     listener: TcpListener,
     max: usize,
     stop: &CancellationToken,
-    mut serve: impl FnMut(TcpStream) -> F,
+    mut serve: impl FnMut(TcpStream, Origin) -> F,
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -127,14 +129,15 @@ pub async fn accept<F>(
             () = stop.cancelled() => return,
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 // Without it a short answer would wait for the acknowledgement of the one before.
                 let _best_effort = stream.set_nodelay(true);
                 // A peer that vanished without a word gives its place free.
                 let alive = socket2::TcpKeepalive::new().with_time(SILENCE).with_interval(PROBES);
                 let _best_effort = socket2::SockRef::from(&stream).set_tcp_keepalive(&alive);
                 // In a box of its own, or the task would have room for it twice.
-                let serving = Box::pin(serve(stream));
+                let origin = Origin { peer: peer.ip().to_canonical() };
+                let serving = Box::pin(serve(stream, origin));
                 tokio::spawn(async move {
                     serving.await;
                     drop(place);

@@ -2,12 +2,13 @@
 //! records know which orders a user has.
 
 use axum::extract::{Query, State};
-use qiang_core::{Claim, ClaimId, Command, Outcome, ReleaseReason, Timestamp};
+use qiang_core::{Claim, ClaimId, Command, Outcome, PoolChange, ReleaseReason, Timestamp};
 use qiang_store::{Order, ReviewStatus};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::app::App;
+use crate::entry::Origin;
 use crate::http::extract::{Caller, Nothing, OptionalJson, Path};
 use crate::http::problem::{Code, Problem};
 use crate::http::{Shared, cursor, json_time, schema};
@@ -178,14 +179,15 @@ pub async fn show(
     responses((status = 200, description = "The cancelled order", body = OrderView)))]
 pub async fn cancel(
     State(app): Shared,
+    origin: Origin,
     caller: Caller,
     Path(id): Path<String>,
     _: OptionalJson<Nothing>,
 ) -> Result<axum::Json<OrderView>, Problem> {
     let order = find_ordered(&app, &caller, &id).await?;
     let (by, reason) = (caller.scope(), ReleaseReason::Cancelled);
-    let asked = app.engine.ask(Command::Release { claim: order.id, by, reason });
-    match app.answer(asked).await?.into_claim() {
+    let command = Command::Release { claim: order.id, by, reason };
+    match app.decide(command, &origin).await?.into_claim() {
         Outcome::Done(claim) | Outcome::Replayed(claim) => {
             Ok(axum::Json(view(&app, &claim).await?))
         }
@@ -211,8 +213,8 @@ async fn find(app: &App, caller: &Caller, id: ClaimId) -> Result<Claim, Problem>
 
 /// The order of a claim that has one.
 pub async fn view(app: &App, claim: &Claim) -> Result<OrderView, Problem> {
-    let pool = app.answer(app.engine.pool(claim.id.pool)).await?;
-    let pool = pool.filter(|pool| !pool.cleared);
+    let pool = app.answer(app.engine.pool_state(claim.id.pool)).await?;
+    let pool = pool.filter(|pool| pool.change != PoolChange::Cleared);
     let order = match pool.and_then(|pool| Order::of(claim, &pool.terms)) {
         Some(order) => Some(order),
         None => app.store.order(claim.id).await?,

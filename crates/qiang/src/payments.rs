@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::app::App;
+use crate::entry::Origin;
 use crate::epochs;
 use crate::http::extract::{Admin, Caller, Nothing, OptionalJson, Path, Raw, from_json};
 use crate::http::problem::{Code, Problem};
@@ -172,6 +173,7 @@ impl RefundView {
     responses((status = 200, description = "What became of the payment", body = SettlementView)))]
 pub async fn pay_in_sandbox(
     State(app): Shared,
+    origin: Origin,
     caller: Caller,
     Path(id): Path<String>,
     OptionalJson(body): OptionalJson<SandboxPayment>,
@@ -191,7 +193,7 @@ pub async fn pay_in_sandbox(
         return Err(Problem::new(Code::AlreadyPaid));
     }
     let pay = PayRequest { order: claim.id, payment, amount: claim.amount() };
-    view(&app, settle(&app, pay).await?).await.map(axum::Json)
+    view(&app, settle(&app, &origin, pay).await?).await.map(axum::Json)
 }
 
 /// Tell that money arrived
@@ -206,6 +208,7 @@ pub async fn pay_in_sandbox(
     responses((status = 200, description = "What became of the payment", body = SettlementView)))]
 pub async fn callback(
     State(app): Shared,
+    origin: Origin,
     headers: HeaderMap,
     Raw(body): Raw,
 ) -> Result<axum::Json<SettlementView>, Problem> {
@@ -227,7 +230,7 @@ pub async fn callback(
         payment: payment_id(&told.payment_id)?,
         amount: Cents::new(told.amount_cents),
     };
-    view(&app, settle(&app, pay).await?).await.map(axum::Json)
+    view(&app, settle(&app, &origin, pay).await?).await.map(axum::Json)
 }
 
 /// List refunds
@@ -280,11 +283,14 @@ pub async fn settle_refund(
 }
 
 /// Hands a payment to the engine. A sale that was cleared is asked about in the records.
-pub async fn settle(app: &Arc<App>, pay: PayRequest) -> Result<Outcome<Settlement>, Problem> {
-    let asked = app.engine.ask(Command::Pay(pay.clone()));
-    let mut outcome = app.answer(asked).await?.into_settlement();
+pub async fn settle(
+    app: &Arc<App>,
+    origin: &Origin,
+    pay: PayRequest,
+) -> Result<Outcome<Settlement>, Problem> {
+    let mut outcome = app.decide(Command::Pay(pay.clone()), origin).await?.into_settlement();
     if outcome == Outcome::Refused(Refusal::Cleared) {
-        outcome = settle_after_clearing(app, pay).await?;
+        outcome = settle_after_clearing(app, origin, pay).await?;
     }
     app.metrics.settled(&outcome);
     Ok(outcome)
@@ -320,16 +326,20 @@ async fn view(app: &Arc<App>, outcome: Outcome<Settlement>) -> Result<Settlement
 
 /// Everything that paid an order of a cleared sale is in the records, because clearing waited
 /// for them; what is not there bought nothing.
-async fn settle_after_clearing(app: &App, pay: PayRequest) -> Result<Outcome<Settlement>, Problem> {
+async fn settle_after_clearing(
+    app: &App,
+    origin: &Origin,
+    pay: PayRequest,
+) -> Result<Outcome<Settlement>, Problem> {
     let ordered = app.store.claim(pay.order).await?;
     if ordered.is_none() && pay.order.number <= lost_through(app, pay.order.pool).await? {
-        return owe_back(app, pay).await;
+        return owe_back(app, origin, pay).await;
     }
     let Some(ordered) = ordered.filter(Claim::has_order) else {
         return Ok(Outcome::Refused(Refusal::NoSuchClaim));
     };
     let Some(seen) = app.store.payment(pay.order.pool, &pay.payment).await? else {
-        return owe_back(app, pay).await;
+        return owe_back(app, origin, pay).await;
     };
     let paid = app.store.claim(seen.order).await?;
     let paid = paid.ok_or_else(|| Problem::new(Code::NoSuchOrder))?;
@@ -343,8 +353,12 @@ async fn settle_after_clearing(app: &App, pay: PayRequest) -> Result<Outcome<Set
     }))
 }
 
-async fn owe_back(app: &App, pay: PayRequest) -> Result<Outcome<Settlement>, Problem> {
-    Ok(app.answer(app.engine.ask(Command::Refund(pay))).await?.into_settlement())
+async fn owe_back(
+    app: &App,
+    origin: &Origin,
+    pay: PayRequest,
+) -> Result<Outcome<Settlement>, Problem> {
+    Ok(app.decide(Command::Refund(pay), origin).await?.into_settlement())
 }
 
 /// Numbers up to this one were given to claims of a sale that may have been lost.

@@ -35,8 +35,9 @@ pub async fn serve(
     let http = &app.config.http;
     let patience = Patience { sign_in: http.header_timeout, rest: http.body_timeout };
     let (connections, last_id) = (TaskTracker::new(), AtomicU64::new(0));
-    let serve = |stream: TcpStream| {
-        let session = Session::new(Arc::clone(&app), last_id.fetch_add(1, Ordering::Relaxed) + 1);
+    let serve = |stream: TcpStream, origin| {
+        let id = last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        let session = Session::new(Arc::clone(&app), id, origin);
         let (tls, stop) = (tls.clone(), stop.child_token());
         connections.track_future(async move {
             let Some(tls) = tls else {

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::app::App;
+use crate::entry::Origin;
 use crate::http::extract::{Admin, IdempotencyKey, Json, Nothing, OptionalJson, Path};
 use crate::http::problem::{Code, Problem};
 use crate::http::{Shared, schema, whole};
@@ -71,6 +72,7 @@ pub struct Restock {
         (status = 200, description = "It was open already", body = SaleView)))]
 pub async fn create(
     State(app): Shared,
+    origin: Origin,
     _: Admin,
     IdempotencyKey(key): IdempotencyKey,
     Json(new): Json<NewSale>,
@@ -85,8 +87,8 @@ pub async fn create(
         Some(id) => id,
         None => app.next_id()?,
     };
-    let asked = app.engine.ask(Command::Open { pool, terms: Arc::new(terms.clone()) });
-    let (status, view) = match app.answer(asked).await?.into_pool() {
+    let command = Command::Open { pool, terms: Arc::new(terms.clone()) };
+    let (status, view) = match app.decide(command, &origin).await?.into_pool() {
         Outcome::Done(view) => (StatusCode::CREATED, view),
         Outcome::Replayed(view) => (StatusCode::OK, view),
         Outcome::Refused(refusal) => {
@@ -148,6 +150,7 @@ pub async fn show(
     responses((status = 200, description = "The sale with more units", body = SaleView)))]
 pub async fn restock(
     State(app): Shared,
+    origin: Origin,
     _: Admin,
     Path(id): Path<String>,
     IdempotencyKey(key): IdempotencyKey,
@@ -162,8 +165,8 @@ pub async fn restock(
         Some(key) => key,
         None => app.next_request()?,
     };
-    let asked = app.engine.ask(Command::Restock { pool: id, units, request });
-    finish(&app, app.answer(asked).await?.into_pool())
+    let command = Command::Restock { pool: id, units, request };
+    finish(&app, app.decide(command, &origin).await?.into_pool())
 }
 
 /// Close a sale
@@ -174,13 +177,14 @@ pub async fn restock(
     responses((status = 200, description = "The closed sale", body = SaleView)))]
 pub async fn close(
     State(app): Shared,
+    origin: Origin,
     _: Admin,
     Path(id): Path<String>,
     _: OptionalJson<Nothing>,
 ) -> Result<axum::Json<SaleView>, Problem> {
     let id = sale_id(&id)?;
-    let asked = app.engine.ask(Command::Close { pool: id });
-    finish(&app, app.answer(asked).await?.into_pool())
+    let command = Command::Close { pool: id };
+    finish(&app, app.decide(command, &origin).await?.into_pool())
 }
 
 /// Clear a sale
@@ -192,6 +196,7 @@ pub async fn close(
     responses((status = 200, description = "The sale as it ended", body = SaleView)))]
 pub async fn clear(
     State(app): Shared,
+    origin: Origin,
     _: Admin,
     Path(id): Path<String>,
     _: OptionalJson<Nothing>,
@@ -204,7 +209,7 @@ pub async fn clear(
         let detail = "the records have not caught up; nothing was cleared, ask again later";
         return Err(Problem::new(Code::Unavailable).detail(detail));
     }
-    let cleared = app.answer(app.engine.ask(Command::Clear { pool: id })).await?.into_pool();
+    let cleared = app.decide(Command::Clear { pool: id }, &origin).await?.into_pool();
     // Cleared, a pool has no numbers any more; these are the ones it ended with.
     let ended = before.map(|before| PoolView { cleared: true, ..before });
     finish(&app, cleared.map(|view| ended.unwrap_or(view)))

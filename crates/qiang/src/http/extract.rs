@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 
 use super::problem::{Code, Problem};
 use crate::app::App;
+use crate::entry::Origin;
 use crate::token::{Principal, Role};
 
 /// The header that names a request.
@@ -86,6 +87,17 @@ impl FromRequestParts<Arc<App>> for Caller {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
         let header = only(&parts.headers, &AUTHORIZATION)?;
         Ok(Self(app.tokens.authenticate(header, app.now())?))
+    }
+}
+
+impl FromRequestParts<Arc<App>> for Origin {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Problem> {
+        parts.extensions.get().copied().ok_or_else(|| {
+            tracing::error!("a request reached its handler without its origin");
+            Problem::new(Code::Internal)
+        })
     }
 }
 

@@ -8,7 +8,7 @@
 //!
 //! This is where connections wait, ten thousand of them perhaps, so one that waits has no buffers.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, UNIX_EPOCH};
 
 use axum::http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, DATE};
@@ -19,10 +19,12 @@ use qiang_engine::Stopwatch;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
+use utoipa::Path as _;
 
 use super::extract::{Caller, IdempotencyKey, from_json};
 use super::problem::{Lang, Problem};
 use crate::app::App;
+use crate::entry::Origin;
 use crate::listener;
 use crate::sales::claims::{self, ClaimView, NewClaim};
 
@@ -107,6 +109,7 @@ pub(super) async fn serve(
     begun: Bytes,
     claims: Claims,
     app: &Arc<App>,
+    origin: Origin,
     stop: &CancellationToken,
 ) -> Option<HandedOn> {
     let (patience, origins) = (app.config.http.header_timeout, &app.config.http.cors_origins);
@@ -126,7 +129,7 @@ pub(super) async fn serve(
         };
         match turn {
             Turn::Claim(call) if answers.bytes.len() < ANSWER_BYTES && !answers.closing => {
-                answers.add(app, &call, stop).await;
+                answers.add(app, &call, &origin, stop).await;
                 let bytes = call.bytes;
                 input.advance(bytes);
                 since = Stopwatch::start();
@@ -253,23 +256,34 @@ fn read(input: &[u8]) -> Turn<'_> {
     }
 }
 
-/// The sale a path claims from.
+/// The sale a path claims from. The paths are those of the general server.
 fn sale(path: &str) -> Option<PoolId> {
-    let id = match path.strip_prefix("/api/v1/sales/") {
-        Some(rest) => rest.strip_suffix("/claims")?,
-        None => path.strip_prefix("/voucher-order/seckill/")?,
-    };
-    id.parse().ok()
+    static PATHS: LazyLock<[(String, String); 2]> = LazyLock::new(|| {
+        let around_id = |path: String| {
+            let (before, rest) = path.split_once('{').expect("the path names its sale");
+            let (_, behind) = rest.split_once('}').expect("the path names its sale");
+            (before.to_owned(), behind.to_owned())
+        };
+        [claims::__path_create::path(), claims::__path_create_for_voucher::path()].map(around_id)
+    });
+    let id = PATHS.iter().find_map(|(before, behind)| {
+        path.strip_prefix(before.as_str())?.strip_suffix(behind.as_str())
+    });
+    id?.parse().ok()
 }
 
-async fn claim(app: &App, call: &Call<'_>) -> Result<(StatusCode, ClaimView), Problem> {
+async fn claim(
+    app: &App,
+    call: &Call<'_>,
+    origin: &Origin,
+) -> Result<(StatusCode, ClaimView), Problem> {
     let caller = Caller(app.tokens.authenticate(call.authorization, app.now())?);
     let key = IdempotencyKey::of(call.key)?;
     let body = match call.body {
         [] => NewClaim::default(),
         body => from_json(body)?,
     };
-    claims::claim(app, caller, call.sale, key, &body).await
+    claims::claim(app, origin, caller, call.sale, key, &body).await
 }
 
 impl Answers {
@@ -279,8 +293,8 @@ impl Answers {
     }
 
     /// Answers a claim.
-    async fn add(&mut self, app: &App, call: &Call<'_>, stop: &CancellationToken) {
-        let answered = claim(app, call).await;
+    async fn add(&mut self, app: &App, call: &Call<'_>, origin: &Origin, stop: &CancellationToken) {
+        let answered = claim(app, call, origin).await;
         self.body.clear();
         self.body.reserve(USUAL_BODY_BYTES);
         self.bytes.reserve(USUAL_BYTES);

@@ -31,6 +31,7 @@ use super::router::health_router;
 use super::unread::{Lent, Rest};
 use super::wire::{Answer, Progress, Wire};
 use crate::app::App;
+use crate::entry::Origin;
 use crate::listener;
 
 /// Connections of health checks; one that stays open without asking anything is closed soon.
@@ -89,9 +90,9 @@ async fn serve_routes(
     http2.timer(TokioTimer::new()).max_concurrent_streams(MAX_STREAMS);
     let served = Arc::new(Served { app, router, claims: door.claims, http1, http2 });
     let connections = TaskTracker::new();
-    let serve = |stream: TcpStream| {
+    let serve = |stream: TcpStream, origin| {
         let (served, stop) = (Arc::clone(&served), stop.child_token());
-        connections.track_future(async move { served.connection(stream, &stop).await })
+        connections.track_future(async move { served.connection(stream, origin, &stop).await })
     };
     listener::accept(listener, door.connections, &stop, serve).await;
     connections.close();
@@ -102,32 +103,37 @@ async fn serve_routes(
 
 impl Served {
     /// Serves a connection to its end.
-    async fn connection(&self, stream: TcpStream, stop: &CancellationToken) {
+    async fn connection(&self, stream: TcpStream, origin: Origin, stop: &CancellationToken) {
         let (mut stream, mut begun) = (stream, Bytes::new());
         loop {
-            let handed_on = lane::serve(stream, begun, self.claims, &self.app, stop).await;
+            let handed_on = lane::serve(stream, begun, self.claims, &self.app, origin, stop).await;
             let Some(HandedOn { stream: its, begun: read, speaks }) = handed_on else { return };
             let wire = Wire::new(its, read, self.app.config.http.write_timeout);
             // In boxes: they are large, and most connections wait on the lane.
             match speaks {
-                Speaks::Http1 => match Box::pin(self.http1(wire, stop)).await {
+                Speaks::Http1 => match Box::pin(self.http1(wire, origin, stop)).await {
                     Some(back) => (stream, begun) = back,
                     None => return,
                 },
-                Speaks::Http2 => return Box::pin(self.http2(wire, stop)).await,
+                Speaks::Http2 => return Box::pin(self.http2(wire, origin, stop)).await,
             }
         }
     }
 
-    async fn http1(&self, wire: Wire, stop: &CancellationToken) -> Option<(TcpStream, Bytes)> {
+    async fn http1(
+        &self,
+        wire: Wire,
+        origin: Origin,
+        stop: &CancellationToken,
+    ) -> Option<(TcpStream, Bytes)> {
         let progress = wire.progress();
-        until_idle(&self.http1, wire, |request| self.answer(request, &progress), stop).await
+        until_idle(&self.http1, wire, |request| self.answer(request, origin, &progress), stop).await
     }
 
     /// Answers requests over HTTP/2 until the connection ends.
-    async fn http2(&self, wire: Wire, stop: &CancellationToken) {
+    async fn http2(&self, wire: Wire, origin: Origin, stop: &CancellationToken) {
         let progress = wire.progress();
-        let service = service_fn(|request| self.answer(request, &progress));
+        let service = service_fn(|request| self.answer(request, origin, &progress));
         let connection = self.http2.serve_connection(TokioIo::new(wire), service);
         let (mut connection, mut stopped) = (pin!(connection), pin!(stop.cancelled()));
         // hyper times no headers here; a client that never asks anything is ours to time.
@@ -156,7 +162,8 @@ impl Served {
     /// Answers a request.
     fn answer(
         &self,
-        request: hyper::Request<Incoming>,
+        mut request: hyper::Request<Incoming>,
+        origin: Origin,
         progress: &Arc<Progress>,
     ) -> impl Future<Output = Result<Response<Answer>, Infallible>> + Send + 'static {
         let (open, progress) = (progress.request(), Arc::clone(progress));
@@ -165,16 +172,17 @@ impl Served {
         let is_http2 = request.version() == Version::HTTP_2;
         // Whoever waits to be told to go on has sent nothing that could be discarded.
         let waits = request.headers().contains_key(EXPECT);
-        let origin = self.app.config.http.cors_origins.ask(request.headers());
+        let page = self.app.config.http.cors_origins.ask(request.headers());
+        request.extensions_mut().insert(origin);
         async move {
-            if let Some(mut may) = origin.preflight(&request) {
-                origin.say(may.headers_mut());
+            if let Some(mut may) = page.preflight(&request) {
+                page.say(may.headers_mut());
                 return Ok(may.map(|body| Answer::new(body, open)));
             }
             let request = request.map(|body| Body::new(Lent::new(body, &rest)));
             let Ok(answered) = router.call(request).await;
             let mut response = localize(answered, lang);
-            origin.say(response.headers_mut());
+            page.say(response.headers_mut());
             if is_http2 {
                 rest.discard_beside();
             } else if waits && rest.is_some() || !rest.has_arrived().await {

@@ -10,7 +10,6 @@ use qiang_core::{
     Cents, ClaimId, ClaimRequest, Command, Identity, PayRequest, PaymentId, PoolId, ReleaseReason,
     Reply, RequestId, UserId,
 };
-use qiang_engine::{Error, Stopwatch};
 use serde_json::json;
 
 use super::access::Access;
@@ -18,6 +17,7 @@ use super::frame::Frame;
 use super::reply::{Answers, Version};
 use super::spec::{self, Spec, Verb, Who};
 use crate::app::App;
+use crate::entry::Origin;
 use crate::http::problem::{Code, Problem};
 use crate::payments;
 use crate::sales::SaleView;
@@ -49,15 +49,15 @@ pub(super) struct Words<'a> {
 /// One connection's side of the talk.
 pub(super) struct Session {
     app: Arc<App>,
+    origin: Origin,
     id: u64,
     name: String,
     access: Access,
     failed_sign_ins: u32,
     /// Whether the client believes that a transaction is under way.
     in_transaction: bool,
-    /// Commands read and not decided, and which of them are claims.
+    /// Commands read and not decided.
     batch: Vec<Command>,
-    claims: Vec<bool>,
     /// The sale named last, and how.
     last_sale: Option<(Box<[u8]>, PoolId)>,
     /// Answers not sent.
@@ -103,16 +103,16 @@ impl<'a> Words<'a> {
 
 impl Session {
     /// A connection on which nothing was said yet.
-    pub(super) fn new(app: Arc<App>, id: u64) -> Self {
+    pub(super) fn new(app: Arc<App>, id: u64, origin: Origin) -> Self {
         Self {
             app,
+            origin,
             id,
             name: String::new(),
             access: Access::Nobody,
             failed_sign_ins: 0,
             in_transaction: false,
             batch: Vec::new(),
-            claims: Vec::new(),
             last_sale: None,
             answers: Answers::default(),
             ended: false,
@@ -122,7 +122,6 @@ impl Session {
     /// Gives back the memory of what was decided and sent.
     pub(super) fn rest(&mut self) {
         self.batch = Vec::new();
-        self.claims = Vec::new();
         self.answers.bytes = Vec::new();
     }
 
@@ -135,7 +134,6 @@ impl Session {
     pub(super) async fn hear(&mut self, words: Words<'_>) {
         match self.understand(words) {
             Ok(Meant::Decide(command)) => {
-                self.claims.push(matches!(command, Command::Claim(_)));
                 self.batch.push(command);
                 if self.batch.len() >= MAX_BATCH {
                     self.decide().await;
@@ -180,34 +178,20 @@ impl Session {
             return;
         }
         let commands = std::mem::take(&mut self.batch);
-        let (count, app) = (commands.len(), &self.app);
-        self.batch.reserve(count);
-        let watch = Stopwatch::start();
-        let asked = app.engine.ask_many(commands);
-        let replies = match tokio::time::timeout(app.config.http.request_timeout, asked).await {
-            Ok(replies) => replies,
-            Err(_) => vec![Err(Error::OutcomeUnknown); count],
+        self.batch.reserve(commands.len());
+        let (app, answers) = (&self.app, &mut self.answers);
+        let answer = |is_claim, reply: Result<Reply, Problem>| match reply {
+            Ok(Reply::Claim(outcome)) if is_claim => answers.wish(&outcome),
+            Ok(Reply::Claim(outcome)) => answers.claim(&outcome),
+            Ok(Reply::Settlement(outcome)) => answers.settlement(&outcome),
+            Ok(other) => unreachable!("asked about a claim, answered {other:?}"),
+            Err(problem) => match Wrong::from(&problem) {
+                // Checked before the engine was asked: a refusal like those of the rules.
+                Wrong("ERR", _) => answers.refused(problem.code()),
+                Wrong(word, sentence) => answers.error(word, &sentence),
+            },
         };
-        let took = watch.elapsed();
-        for (reply, is_claim) in replies.iter().zip(self.claims.drain(..)) {
-            if is_claim {
-                app.metrics.claim_latency.record(took);
-                app.metrics.claimed(match reply {
-                    Ok(Reply::Claim(outcome)) => Some(outcome),
-                    _ => None,
-                });
-            }
-            match reply {
-                Ok(Reply::Claim(outcome)) if is_claim => self.answers.wish(outcome),
-                Ok(Reply::Claim(outcome)) => self.answers.claim(outcome),
-                Ok(Reply::Settlement(outcome)) => self.answers.settlement(outcome),
-                Ok(other) => unreachable!("asked about a claim, answered {other:?}"),
-                Err(error) => {
-                    let Wrong(word, sentence) = Wrong::from(&Problem::from(*error));
-                    self.answers.error(word, &sentence);
-                }
-            }
-        }
+        app.decide_many(commands, &self.origin, answer).await;
     }
 
     fn understand(&mut self, words: Words<'_>) -> Result<Meant, Wrong> {
@@ -395,7 +379,7 @@ impl Session {
             return Ok(());
         };
         let pay = PayRequest { order, payment, amount: Cents::new(amount) };
-        let outcome = payments::settle(&self.app, pay).await;
+        let outcome = payments::settle(&self.app, &self.origin, pay).await;
         self.answers.settlement(&outcome.map_err(|problem| Wrong::from(&problem))?);
         Ok(())
     }

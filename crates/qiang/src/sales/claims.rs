@@ -8,15 +8,15 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use qiang_core::{
-    Claim, ClaimId, ClaimRequest, Command, MAX_UNITS, Outcome, PoolId, ReleaseReason, Reply,
-    Timestamp, UserId,
+    Claim, ClaimId, ClaimRequest, Command, MAX_UNITS, Outcome, PoolId, ReleaseReason, Timestamp,
+    UserId,
 };
-use qiang_engine::Stopwatch;
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::sale_id;
 use crate::app::App;
+use crate::entry::Origin;
 use crate::http::extract::{Caller, IdempotencyKey, Nothing, OptionalJson, Path};
 use crate::http::problem::{Code, Problem};
 use crate::http::{Shared, json_time, schema, whole};
@@ -136,12 +136,13 @@ impl From<&Claim> for ClaimView {
     responses((status = 201, description = "Granted", body = ClaimView), (status = 200, description = "Granted before", body = ClaimView)))]
 pub async fn create(
     State(app): Shared,
+    origin: Origin,
     caller: Caller,
     Path(id): Path<String>,
     key: IdempotencyKey,
     OptionalJson(body): OptionalJson<NewClaim>,
 ) -> Result<impl IntoResponse, Problem> {
-    let (status, view) = claim(&app, caller, sale_id(&id)?, key, &body).await?;
+    let (status, view) = claim(&app, &origin, caller, sale_id(&id)?, key, &body).await?;
     Ok((status, axum::Json(view)))
 }
 
@@ -154,18 +155,20 @@ pub async fn create(
     responses((status = 201, description = "Granted", body = ClaimView), (status = 200, description = "Granted before", body = ClaimView)))]
 pub async fn create_for_voucher(
     State(app): Shared,
+    origin: Origin,
     caller: Caller,
     Path(id): Path<String>,
     key: IdempotencyKey,
     OptionalJson(body): OptionalJson<NewClaim>,
 ) -> Result<impl IntoResponse, Problem> {
-    let (status, view) = claim(&app, caller, sale_id(&id)?, key, &body).await?;
+    let (status, view) = claim(&app, &origin, caller, sale_id(&id)?, key, &body).await?;
     Ok((status, axum::Json(view)))
 }
 
-/// Takes units for the caller and counts the answer.
+/// Takes units for the caller.
 pub async fn claim(
     app: &App,
+    origin: &Origin,
     Caller(who): Caller,
     pool: PoolId,
     IdempotencyKey(request): IdempotencyKey,
@@ -176,11 +179,7 @@ pub async fn claim(
     let quantity = quantity
         .ok_or_else(|| Problem::invalid_field("quantity", "must be from 1 to the sale's limit"))?;
     let wish = ClaimRequest { pool, user: who.user, identity: who.identity, request, quantity };
-    let watch = Stopwatch::start();
-    let outcome = app.answer(app.engine.ask(Command::Claim(wish))).await.map(Reply::into_claim);
-    app.metrics.claim_latency.record(watch.elapsed());
-    app.metrics.claimed(outcome.as_ref().ok());
-    created(outcome?)
+    created(app.decide(Command::Claim(wish), origin).await?.into_claim())
 }
 
 /// Show a claim
@@ -208,13 +207,14 @@ pub async fn show(
     responses((status = 201, description = "Ordered", body = ClaimView), (status = 200, description = "Ordered before", body = ClaimView)))]
 pub async fn order(
     State(app): Shared,
+    origin: Origin,
     caller: Caller,
     Path(id): Path<String>,
     _: OptionalJson<Nothing>,
 ) -> Result<impl IntoResponse, Problem> {
     let id = claim_id(&id)?;
-    let asked = app.engine.ask(Command::Order { claim: id, by: caller.scope() });
-    let (status, view) = created(app.answer(asked).await?.into_claim())?;
+    let command = Command::Order { claim: id, by: caller.scope() };
+    let (status, view) = created(app.decide(command, &origin).await?.into_claim())?;
     Ok((status, axum::Json(view)))
 }
 
@@ -226,14 +226,15 @@ pub async fn order(
     responses((status = 200, description = "The released claim", body = ClaimView)))]
 pub async fn give_up(
     State(app): Shared,
+    origin: Origin,
     caller: Caller,
     Path(id): Path<String>,
     _: OptionalJson<Nothing>,
 ) -> Result<axum::Json<ClaimView>, Problem> {
     let id = claim_id(&id)?;
     let (by, reason) = (caller.scope(), ReleaseReason::GaveUp);
-    let asked = app.engine.ask(Command::Release { claim: id, by, reason });
-    match app.answer(asked).await?.into_claim() {
+    let command = Command::Release { claim: id, by, reason };
+    match app.decide(command, &origin).await?.into_claim() {
         Outcome::Done(claim) | Outcome::Replayed(claim) => Ok(axum::Json(ClaimView::from(&claim))),
         Outcome::Refused(refusal) => Err(Problem::from(&refusal)),
     }

@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 use super::claims::{self, ClaimView, NewClaim};
 use super::{SaleView, find};
 use crate::app::App;
+use crate::entry::Origin;
 use crate::http::extract::{Admin, Caller, IdempotencyKey, Json, OptionalJson};
 use crate::http::problem::{Code, Problem};
 use crate::http::{Shared, schema};
@@ -65,11 +66,12 @@ pub async fn put(
     responses((status = 201, description = "Granted", body = ClaimView), (status = 200, description = "Granted before", body = ClaimView)))]
 pub async fn claim(
     State(app): Shared,
+    origin: Origin,
     caller: Caller,
     key: IdempotencyKey,
     OptionalJson(body): OptionalJson<NewClaim>,
 ) -> Result<impl IntoResponse, Problem> {
-    let (status, view) = claims::claim(&app, caller, current(&app)?, key, &body).await?;
+    let (status, view) = claims::claim(&app, &origin, caller, current(&app)?, key, &body).await?;
     Ok((status, axum::Json(view)))
 }
 

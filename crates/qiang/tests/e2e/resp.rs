@@ -3,6 +3,7 @@
 
 mod access;
 mod clients;
+mod every_door;
 mod hostile;
 mod nonsense;
 mod pipelines;
