@@ -14,14 +14,17 @@ mod output;
 mod serve;
 mod tokens;
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 
 use crate::client;
 use crate::config::{self, Config, Sources};
+use crate::load::words::amount;
 
 const AFTER_HELP: &str = "\
 Configuration, the later ones stronger: defaults, qiang.toml, the environment
@@ -34,7 +37,7 @@ Exit codes:
 
 const GLOBAL_HEADING: &str = "Global options";
 
-/// qiang (抢): hands out scarce things to a crowd, exactly.
+/// qiang (抢), a flash-sale engine: hands out scarce things to a crowd, exactly.
 #[derive(Debug, Parser)]
 #[command(name = "qiang", version, after_help = AFTER_HELP, propagate_version = true)]
 struct Cli {
@@ -139,6 +142,20 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Tokens(args) => tokens::run(args, &cli.global.config()?),
         Command::Config(ConfigCommand::Check(args)) => {
             config_check::run(args, &Config::load(cli.global.sources()?))
+        }
+    }
+}
+
+/// Reads a whole number within bounds, or says which it may be.
+fn number<N>(bounds: RangeInclusive<N>) -> impl Fn(&str) -> Result<N, String> + Clone
+where
+    N: FromStr + PartialOrd + Into<u64> + Copy,
+{
+    move |text| match text.parse() {
+        Ok(number) if bounds.contains(&number) => Ok(number),
+        _ => {
+            let (least, most) = ((*bounds.start()).into(), (*bounds.end()).into());
+            Err(format!("it must be a whole number from {} to {}", amount(least), amount(most)))
         }
     }
 }

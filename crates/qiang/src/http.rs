@@ -92,6 +92,15 @@ impl From<qiang_store::Error> for Problem {
 
 impl From<axum::extract::rejection::QueryRejection> for Problem {
     fn from(rejection: axum::extract::rejection::QueryRejection) -> Self {
-        Self::new(Code::InvalidField).detail(rejection.body_text())
+        let text = rejection.body_text();
+        let wrong = text.rsplit_once("query string: ").and_then(|(_, rest)| rest.split_once(": "));
+        match wrong {
+            // The only fields that are not text are numbers and words out of a list.
+            Some((field, why)) if !why.contains(", expected ") => {
+                Self::invalid_field(field, "must be a whole number")
+            }
+            Some((field, why)) => Self::invalid_field(field, extract::plain(why)),
+            None => Self::new(Code::InvalidField).detail(text),
+        }
     }
 }

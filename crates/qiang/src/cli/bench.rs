@@ -87,7 +87,7 @@ pub(super) struct Args {
     #[arg(long, value_enum, default_value = "uniform", conflicts_with = "clients")]
     arrivals: Spacing,
     /// So many clients, each asking as soon as it was answered (closed loop)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_096),
+    #[arg(long, value_name = "N", value_parser = super::number(1..=4_096_u32),
         allow_negative_numbers = true)]
     clients: Option<u32>,
     /// How long, like 30s, 500ms or 2m; a sellout may end before
@@ -96,23 +96,23 @@ pub(super) struct Args {
     duration: Duration,
     /// Users [default: sellout: as many as arrive; storm: 1000; otherwise 10000]
     #[arg(long, value_name = "N", allow_negative_numbers = true,
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_USERS)))]
+        value_parser = super::number(1..=MAX_USERS))]
     users: Option<u32>,
     /// Units for sale [default: sellout: a tenth of the users; storm: half; steady: enough]
     #[arg(long, value_name = "N", allow_negative_numbers = true,
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_STOCK)))]
+        value_parser = super::number(1..=MAX_STOCK))]
     stock: Option<u32>,
     /// Buckets the sale is spread over; only an engine on Redis uses them
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true,
-        value_parser = clap::value_parser!(u16).range(1..=i64::from(qiang_core::MAX_BUCKETS)))]
+        value_parser = super::number(1..=qiang_core::MAX_BUCKETS))]
     buckets: u16,
     /// Connections that arrivals share in an open loop [default: 64]
     #[arg(long, value_name = "N", conflicts_with = "clients",
-        value_parser = clap::value_parser!(u32).range(1..=4_096))]
+        value_parser = super::number(1..=4_096_u32))]
     connections: Option<u32>,
     /// Requests on their way over one connection at once; RESP only
     #[arg(long, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..=1_024))]
+        value_parser = super::number(1..=1_024_u32))]
     pipeline: u32,
     /// What decides all chance, so that a run can be repeated
     #[arg(long, value_name = "N", default_value_t = 1)]

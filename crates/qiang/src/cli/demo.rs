@@ -39,13 +39,13 @@ const REDRAW: Duration = Duration::from_millis(100);
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Units for sale
-    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, default_value_t = 1_000, value_parser = super::number(1..=1_000_000_u32))]
     stock: u32,
     /// How many users want one
-    #[arg(long, default_value_t = 30_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, default_value_t = 30_000, value_parser = super::number(1..=1_000_000_u32))]
     users: u32,
     /// Connections the crowd uses
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4_096))]
+    #[arg(long, default_value_t = 64, value_parser = super::number(1..=4_096_u32))]
     connections: u32,
     /// End after the audit instead of staying up
     #[arg(long)]

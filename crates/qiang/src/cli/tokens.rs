@@ -47,13 +47,13 @@ pub(super) struct Args {
     identity: Option<Identity>,
     /// Make tokens for the users u1 to uN, as CSV: user_id,token
     #[arg(long, value_name = "N", group = "whose", requires = "out",
-        value_parser = clap::value_parser!(u64).range(1..=MAX_COUNT))]
+        value_parser = super::number(1..=MAX_COUNT))]
     count: Option<u64>,
     /// Where the CSV goes; - is stdout
     #[arg(long, value_name = "FILE", requires = "count")]
     out: Option<PathBuf>,
     /// How long the tokens are good [default: [auth] token_ttl_secs, a day]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=YEAR_SECS))]
+    #[arg(long, value_name = "N", value_parser = super::number(1..=YEAR_SECS))]
     ttl_secs: Option<u64>,
 }
 

@@ -204,34 +204,48 @@ pub fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
         if !error.is_data() {
             return Problem::new(Code::BadJson).detail(format!("not valid JSON: {error}"));
         }
-        let text = plain(&error.to_string());
+        let text = error.to_string();
         let unknown = text.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
         let missing = text.strip_prefix("missing field `").and_then(|rest| rest.split_once('`'));
         match (unknown, missing) {
             (Some((field, _)), _) => Problem::unknown_field(field),
             (None, Some((field, _))) => Problem::invalid_field(field, "is missing"),
-            (None, None) if path == "." => Problem::new(Code::InvalidField).detail(text),
-            (None, None) => Problem::invalid_field(path, format_args!("cannot be taken: {text}")),
+            (None, None) if path == "." => {
+                Problem::new(Code::InvalidField).detail(format!("the body {}", plain(&text)))
+            }
+            (None, None) => Problem::invalid_field(path, plain(&text)),
         }
     })?;
     json.end().map_err(|_| Problem::new(Code::BadJson).detail("there is more behind the JSON"))?;
     Ok(value)
 }
 
-/// What a reader of JSON says, without the names of Rust.
-fn plain(text: &str) -> String {
-    let Some((before, expected)) = text.split_once("expected ") else { return text.to_owned() };
-    let end = expected.find(" at line ").unwrap_or(expected.len());
-    let (wanted, place) = expected.split_at(end);
-    let wanted = match wanted {
+/// What a reader of JSON found and wanted, without the names of Rust.
+pub(super) fn plain(text: &str) -> String {
+    let Some((found, wanted)) = text.split_once(", expected ") else {
+        return format!("cannot be taken: {text}");
+    };
+    let found = ["invalid type: ", "invalid value: ", "unknown variant "]
+        .into_iter()
+        .find_map(|words| found.strip_prefix(words))
+        .unwrap_or(found);
+    let found = ["integer ", "floating point ", "boolean ", "string "]
+        .into_iter()
+        .find_map(|kind| found.strip_prefix(kind))
+        .unwrap_or(match found {
+            "sequence" => "a list",
+            "map" => "a JSON object",
+            other => other,
+        });
+    let wanted = match wanted.split(" at line ").next().unwrap_or(wanted) {
         "i64" | "i32" | "u64" | "u32" | "u16" => "a whole number",
         "a sequence" => "a list",
         "a map" => "a JSON object",
         "a boolean" => "true or false",
-        _ if wanted.starts_with("struct ") => "a JSON object",
+        wanted if wanted.starts_with("struct ") => "a JSON object",
         other => other,
     };
-    format!("{before}expected {wanted}{place}")
+    format!("is {}, and must be {wanted}", found.trim_matches('`'))
 }
 
 fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {

@@ -205,14 +205,17 @@ async fn what_is_wrong_is_said_without_the_words_of_rust() {
     let mut ann = shop.buyer("ann").await;
     let path = format!("/api/v1/sales/{sale}/claims");
     for (body, wanted) in [
-        ("null", "expected a JSON object"),
-        ("7", "expected a JSON object"),
-        ("{\"quantity\":\"one\"}", "expected a whole number"),
-        ("{\"quantity\":1.5}", "expected a whole number"),
+        ("null", "the body is null, and must be a JSON object"),
+        ("7", "the body is 7, and must be a JSON object"),
+        ("{\"quantity\":\"one\"}", "`quantity` is \"one\", and must be a whole number"),
+        ("{\"quantity\":1.5}", "`quantity` is 1.5, and must be a whole number"),
     ] {
         let answer = ann.ask(Method::POST, &path, &[JSON], body.to_owned()).await;
         let problem = answer.problem(422, "invalid_field");
         let detail = problem["detail"].as_str().expect("text");
-        assert!(detail.contains(wanted), "{body}: {detail}");
+        assert_eq!(detail, wanted, "{body}");
     }
+    let sales = ann.ask(Method::GET, "/api/v1/sales?limit=many", &[], String::new()).await;
+    let problem = sales.problem(422, "invalid_field");
+    assert_eq!(problem["detail"], "`limit` must be a whole number");
 }
