@@ -14,10 +14,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::config::{BusUrl, Config, DatabaseUrl, EngineUrl};
+use crate::consumer::{self, Part};
 use crate::http;
 use crate::listener::{ListenError, listen};
 use crate::nodes::{self, Node};
-use crate::projector::{self, Part};
+use crate::records::Records;
 use crate::secrets::{self, Secrets};
 use crate::{audit, epochs, probes, resp, running};
 
@@ -51,9 +52,9 @@ pub enum Error {
     /// The keys cannot be read or made.
     #[error(transparent)]
     Secrets(#[from] secrets::Error),
-    /// The projector cannot begin.
+    /// A consumer of the logs cannot begin.
     #[error(transparent)]
-    Projector(#[from] projector::Error),
+    Consumer(#[from] consumer::Error),
     /// The note about the running server cannot be left.
     #[error(transparent)]
     Running(#[from] running::Error),
@@ -126,9 +127,9 @@ impl Server {
             async move { open_store(&config).await }
         };
         let stop =
-            projector::Stop { token: stop_working.clone(), grace: config.http.shutdown_grace };
+            consumer::Stop { token: stop_working.clone(), grace: config.http.shutdown_grace };
         let (projection, projecting) =
-            projector::start(engine.clone(), part, own_store, stop).await?;
+            consumer::start(engine.clone(), part, own_store, stop, Records::new).await?;
         let note = running::leave_note(&config.data, doors.http.1)?;
         let roles = config.roles;
         let app = App::new(config, &secrets, clock, engine, store, projection, node).await?;

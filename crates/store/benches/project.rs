@@ -61,7 +61,7 @@ async fn measure(
         }
         let scratch = Scratch::new(dialect).await;
         let store = migrated(&scratch).await?;
-        store.project("bench", 0, 1, &[Event::Pool(pool.clone())]).await?;
+        store.project("embedded", 0, 1, &[Event::Pool(pool.clone())]).await?;
         let mut at = 1;
         for (times, claims) in times[1..].iter_mut().zip([granted, granted, paid]) {
             times.push(project(&store, &mut at, claims).await?);
@@ -108,7 +108,7 @@ async fn project(store: &Store, at: &mut u64, claims: &[Claim]) -> anyhow::Resul
     let start = Instant::now();
     for batch in &batches {
         let through = *at + batch.len() as u64;
-        store.project("bench", *at, through, batch).await?;
+        store.project("embedded", *at, through, batch).await?;
         *at = through;
     }
     Ok(start.elapsed())

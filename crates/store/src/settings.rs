@@ -7,37 +7,13 @@ use crate::fields::Fields;
 use crate::{Store, patiently};
 
 /// The most settings listed at once.
-const MAX_POSITIONS: i64 = 10_000;
+const MAX_SETTINGS: i64 = 10_000;
 
 static SETTINGS: Table = Table { name: "settings", key: "name", fixed: "", changing: "value" };
-static POSITIONS: Table = Table { name: "positions", key: "consumer", fixed: "", changing: "seq" };
 
 static PUT: Insert = Insert::new(&SETTINGS, Existing::IsReplaced);
 
 impl Store {
-    /// How far a consumer of the log has come; 0 if it never began.
-    pub async fn position(&self, consumer: &str) -> Result<u64> {
-        let select = sql!("SELECT consumer, seq FROM positions WHERE consumer = ?");
-        let row = self.database.fetch_optional(select, &[consumer.into()]).await;
-        row.when("reading a position")?.as_ref().map_or(Ok(0), read_position)
-    }
-
-    /// The consumers whose names begin with `prefix`, by name, and how far each has come.
-    pub async fn positions(&self, prefix: &str) -> Result<Vec<(String, u64)>> {
-        let select = sql!(
-            "SELECT consumer, seq FROM positions WHERE consumer >= ? AND consumer <= ?
-             ORDER BY consumer LIMIT ?"
-        );
-        let last = last(prefix);
-        let values = [prefix.into(), last.as_str().into(), MAX_POSITIONS.into()];
-        let rows = self.database.fetch_all(select, &values).await.when("reading positions")?;
-        let read = |row| {
-            let consumer = Fields::new(row, &POSITIONS).text()?.to_owned();
-            Ok((consumer, read_position(row)?))
-        };
-        rows.iter().map(read).collect()
-    }
-
     /// The value of a setting, if it was ever put.
     pub async fn setting(&self, name: &str) -> Result<Option<String>> {
         let select = sql!([SETTINGS] "SELECT {settings} FROM settings WHERE name = ?");
@@ -53,7 +29,7 @@ impl Store {
                         ORDER BY name LIMIT ?"
         );
         let last = last(prefix);
-        let values = [prefix.into(), last.as_str().into(), MAX_POSITIONS.into()];
+        let values = [prefix.into(), last.as_str().into(), MAX_SETTINGS.into()];
         let rows = self.database.fetch_all(select, &values).await.when("reading settings")?;
         rows.iter().map(read).collect()
     }
@@ -92,13 +68,6 @@ impl Store {
 fn read(row: &Row) -> Result<(String, String)> {
     let mut fields = Fields::new(row, &SETTINGS);
     Ok((fields.text()?.to_owned(), fields.text()?.to_owned()))
-}
-
-/// A row of consumer and position.
-pub(crate) fn read_position(row: &Row) -> Result<u64> {
-    let mut fields = Fields::new(row, &POSITIONS);
-    fields.text()?;
-    fields.number()
 }
 
 /// What comes last of all that begins with `prefix`.
