@@ -10,6 +10,7 @@ pub mod config;
 pub mod consumer;
 pub mod epochs;
 pub mod http;
+pub mod jobs;
 pub mod listener;
 mod load;
 pub mod metrics;

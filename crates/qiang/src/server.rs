@@ -14,8 +14,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::config::{BusUrl, Config, DatabaseUrl, EngineUrl};
-use crate::consumer::{self, Part};
+use crate::consumer::{self, Part, Stop};
 use crate::http;
+use crate::jobs::{Jobs, Runner};
 use crate::listener::{ListenError, listen};
 use crate::nodes::{self, Node};
 use crate::records::Records;
@@ -126,15 +127,18 @@ impl Server {
             let config = config.clone();
             async move { open_store(&config).await }
         };
-        let stop =
-            consumer::Stop { token: stop_working.clone(), grace: config.http.shutdown_grace };
+        let stop = Stop { token: stop_working.clone(), grace: config.http.shutdown_grace };
         let (projection, projecting) =
-            consumer::start(engine.clone(), part, own_store, stop, Records::new).await?;
+            consumer::start(engine.clone(), part, own_store, stop.clone(), Records::new).await?;
         let note = running::leave_note(&config.data, doors.http.1)?;
         let roles = config.roles;
         let app = App::new(config, &secrets, clock, engine, store, projection, node).await?;
         let app = Arc::new(app);
         let mut working = vec![projecting];
+        if roles.worker || !app.engine.is_shared() {
+            let runner = Runner::new(app.store.clone(), app.node.owner(), jobs());
+            working.push(tokio::spawn(runner.follow(stop)));
+        }
         if app.engine.is_shared() {
             let follow = Arc::clone(&app).follow_current_sale(stop_working.clone());
             working.push(tokio::spawn(follow));
@@ -227,6 +231,11 @@ impl Server {
         self.app.store.close().await;
         drop(self.note);
     }
+}
+
+/// Who does which kind of job: every domain adds its own.
+fn jobs() -> Jobs {
+    Jobs::default()
 }
 
 /// The addresses a server was told to listen on, taken.

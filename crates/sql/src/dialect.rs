@@ -46,6 +46,14 @@ impl Dialect {
             Self::MySql | Self::Postgres => "FOR UPDATE",
         }
     }
+
+    /// The same, without those rows that somebody else has.
+    pub(crate) const fn skip_locked(self) -> &'static str {
+        match self {
+            Self::Sqlite => "",
+            Self::MySql | Self::Postgres => "FOR UPDATE SKIP LOCKED",
+        }
+    }
 }
 
 impl fmt::Display for Dialect {

@@ -1,7 +1,8 @@
 //! SQL text, written once and spelled for each dialect once.
 //!
 //! Parameters are `?`, `{now}` is the database's own clock in Unix milliseconds, `{lock}` keeps the
-//! selected rows from others until the transaction ends, and `{name of a table}` is its columns.
+//! selected rows from others until the transaction ends, `{skip_locked}` does so with those that nobody
+//! else has, and `{name of a table}` is its columns.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
@@ -104,7 +105,7 @@ macro_rules! sql {
     }};
 }
 
-/// Replaces `{now}` and `{lock}`, and for PostgreSQL `?` by `$1`, `$2`, …; leaves quotes and comments alone.
+/// Replaces `{now}`, `{lock}` and `{skip_locked}`, and for PostgreSQL `?` by `$1`, `$2`, …; leaves quotes and comments alone.
 pub(crate) fn spell(text: &str, dialect: Dialect) -> String {
     let mut spelled = String::with_capacity(text.len() + text.len() / 8);
     let (mut rest, mut parameters) = (text, 0_usize);
@@ -124,6 +125,10 @@ pub(crate) fn spell(text: &str, dialect: Dialect) -> String {
             b'{' if from.starts_with("{lock}") => {
                 spelled.push_str(dialect.lock());
                 "{lock}".len()
+            }
+            b'{' if from.starts_with("{skip_locked}") => {
+                spelled.push_str(dialect.skip_locked());
+                "{skip_locked}".len()
             }
             _ => {
                 let whole = verbatim(from);

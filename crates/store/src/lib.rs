@@ -13,6 +13,7 @@ mod consumers;
 mod error;
 mod fields;
 mod history;
+pub mod jobs;
 mod leases;
 mod migrations;
 mod orders;

@@ -47,16 +47,19 @@ static MIGRATIONS: Migrations = Migrations {
         step!(2, "leases", "sqlite/0002_leases.sql"),
         step!(3, "reviews", "sqlite/0003_reviews.sql"),
         step!(4, "consumers", "sqlite/0004_consumers.sql"),
+        step!(5, "jobs", "sqlite/0005_jobs.sql"),
     ],
     mysql: &[
         step!(2, "records", "mysql/0002_records.sql"),
         step!(3, "reviews", "mysql/0003_reviews.sql"),
         step!(4, "consumers", "mysql/0004_consumers.sql"),
+        step!(5, "jobs", "mysql/0005_jobs.sql"),
     ],
     postgres: &[
         step!(2, "records", "postgres/0002_records.sql"),
         step!(3, "reviews", "postgres/0003_reviews.sql"),
         step!(4, "consumers", "postgres/0004_consumers.sql"),
+        step!(5, "jobs", "postgres/0005_jobs.sql"),
     ],
 };
 

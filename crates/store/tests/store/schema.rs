@@ -32,6 +32,7 @@ async fn all_databases_have_the_same_tables() {
         "claims",
         "consumer_positions",
         "consumers",
+        "jobs",
         "leases",
         "order_items",
         "orders",
