@@ -15,12 +15,12 @@ mod decide;
 mod excerpt;
 mod fault;
 mod lane;
-mod list;
 mod load;
 mod log;
 mod rows;
 mod schema;
 mod sweep;
+mod tables;
 mod turn;
 mod write;
 
@@ -33,15 +33,15 @@ use qiang_core::decide::Facts;
 use qiang_core::{
     Claim, ClaimId, Command, PoolId, PoolState, PoolView, Refund, Reply, Terms, Timestamp,
 };
-use qiang_sql::{Database, sql};
+use qiang_sql::{Database, Listed, MAX_ITEMS, sql};
 use tokio::sync::watch;
 
 use self::excerpt::Excerpt;
 use self::fault::Fault;
 use self::lane::{Job, Lane, Task, Waiting};
-use self::list::{Listed, MAX_ITEMS};
 use self::load::{TermsCache, id};
-use self::rows::{claim_columns, pool_columns};
+use self::rows::Fields;
+use self::tables::{CLAIMS, PAYMENTS, POOLS, TERMS};
 use crate::engine::assert_terms_are_sound;
 use crate::{Clock, Error, Stats, chain};
 
@@ -52,7 +52,8 @@ const OVERDUE_AT_ONCE: u32 = 512;
 /// How often a look is taken again because claims ran out meanwhile.
 const MAX_LOOKS: u32 = 3;
 
-static OVERDUE: Listed = Listed::within(
+static OVERDUE: Listed = Listed::over(
+    &[],
     "SELECT pool_id FROM engine_claims WHERE pool_id IN ({list}) AND due <= ? LIMIT ?",
 );
 
@@ -304,35 +305,34 @@ impl Shared {
         let row = self
             .database
             .fetch_optional(
-                sql!(concat!(
-                    "SELECT ",
-                    pool_columns!(),
-                    ", EXISTS (SELECT 1 FROM engine_claims WHERE pool_id = ? AND due <= ?)
-                     FROM engine_pools p WHERE p.id = ?"
-                )),
+                sql!(
+                    [POOLS] "SELECT {engine_pools},
+                                EXISTS (SELECT 1 FROM engine_claims WHERE pool_id = ? AND due <= ?)
+                             FROM engine_pools WHERE id = ?"
+                ),
                 &[id(pool), self.now().millis().into(), id(pool)],
             )
             .await?;
         let Some(row) = row else { return Ok(None) };
-        let excerpt = rows::pool(&row, self.terms_of(pool).await?)?;
-        Ok(Some((excerpt, row.int(rows::BEHIND_POOL)? != 0)))
+        let terms = self.terms_of(pool).await?;
+        let mut fields = Fields::of(&row);
+        Ok(Some((rows::pool_of(&mut fields, terms)?, fields.int()? != 0)))
     }
 
     async fn newest(&self, skip: usize, max: usize) -> Result<Vec<Excerpt>, Fault> {
         let found = self
             .database
             .fetch_all(
-                sql!(concat!(
-                    "SELECT ",
-                    pool_columns!(),
-                    " FROM engine_pools p ORDER BY p.opened_at DESC, p.id DESC LIMIT ? OFFSET ?"
-                )),
+                sql!(
+                    [POOLS] "SELECT {engine_pools} FROM engine_pools
+                             ORDER BY opened_at DESC, id DESC LIMIT ? OFFSET ?"
+                ),
                 &[number(max).into(), number(skip).into()],
             )
             .await?;
         let mut excerpts = Vec::with_capacity(found.len());
         for row in found {
-            let terms = self.terms_of(rows::pool_id(&row, 0)?).await?;
+            let terms = self.terms_of(rows::pool_id(&row)?).await?;
             excerpts.push(rows::pool(&row, terms)?);
         }
         Ok(excerpts)
@@ -342,10 +342,10 @@ impl Shared {
         if let Some(terms) = self.terms.get(pool) {
             return Ok(terms);
         }
-        let opened = sql!("SELECT opened FROM engine_terms WHERE pool_id = ?");
+        let opened = sql!([TERMS] "SELECT {engine_terms} FROM engine_terms WHERE pool_id = ?");
         let row = self.database.fetch_optional(opened, &[id(pool)]).await?;
         let row = row.ok_or(Fault::Missing { what: "the rules of a pool" })?;
-        let terms = rows::terms(&row, 0)?;
+        let (_, terms) = rows::terms(&row)?;
         self.terms.keep(pool, &terms);
         Ok(terms)
     }
@@ -354,16 +354,14 @@ impl Shared {
         let found = self
             .database
             .fetch_all(
-                sql!(concat!(
-                    "SELECT ",
-                    claim_columns!(),
-                    " FROM engine_claims WHERE pool_id = ? AND number > ? AND number <= ?
-                     ORDER BY number"
-                )),
+                sql!(
+                    [CLAIMS] "SELECT {engine_claims} FROM engine_claims
+                              WHERE pool_id = ? AND number > ? AND number <= ? ORDER BY number"
+                ),
                 &[id(pool), after.into(), after.saturating_add(max).into()],
             )
             .await?;
-        found.iter().map(|row| Ok(rows::claim(row, pool)?.claim)).collect()
+        found.iter().map(|row| Ok(rows::claim(row)?.0.claim)).collect()
     }
 
     async fn refunds(
@@ -376,9 +374,9 @@ impl Shared {
             .database
             .fetch_all(
                 sql!(
-                    "SELECT place, payment_id, order_number, claim, amount_cents, reason, at
-                     FROM engine_payments WHERE pool_id = ? AND place >= ? AND claim IS NULL
-                     ORDER BY place LIMIT ?"
+                    [PAYMENTS] "SELECT {engine_payments} FROM engine_payments
+                                WHERE pool_id = ? AND place >= ? AND claim IS NULL
+                                ORDER BY place LIMIT ?"
                 ),
                 &[id(pool), number(from).into(), number(max).into()],
             )
@@ -391,14 +389,14 @@ impl Shared {
         let now = self.now();
         let open = sql!("SELECT id FROM engine_pools WHERE held > 0 OR ordered > 0");
         let open = self.database.fetch_all(open, &[]).await?;
-        let open = open.iter().map(|row| rows::pool_id(row, 0)).collect::<Result<Vec<_>, _>>()?;
+        let open = open.iter().map(rows::pool_id).collect::<Result<Vec<_>, _>>()?;
         let mut pools = BTreeSet::new();
         for open in open.chunks(MAX_ITEMS) {
             let ids: Vec<_> = open.iter().map(|pool| id(*pool)).collect();
             let after = [now.millis().into(), OVERDUE_AT_ONCE.into()];
             let (statement, values) = OVERDUE.sized(&[], &ids, &after);
             for row in self.database.fetch_all(statement, &values).await? {
-                pools.insert(rows::pool_id(&row, 0)?);
+                pools.insert(rows::pool_id(&row)?);
             }
         }
         Ok(pools)

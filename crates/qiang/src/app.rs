@@ -9,12 +9,12 @@ use qiang_store::Store;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
+use crate::consumer::Progress;
 use crate::entry::Check;
 use crate::http::problem::{Code, Problem};
 use crate::metrics::Metrics;
 use crate::nodes::Node;
 use crate::probes::Probes;
-use crate::projector::Projection;
 use crate::secrets::Secrets;
 use crate::{signature, token};
 
@@ -33,7 +33,7 @@ pub struct App {
     /// Remembers.
     pub store: Store,
     /// How far remembering has come.
-    pub projection: Projection,
+    pub projection: Progress,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Who is asking.
@@ -62,7 +62,7 @@ impl App {
         clock: Arc<dyn Clock>,
         engine: Engine,
         store: Store,
-        projection: Projection,
+        projection: Progress,
         node: Arc<Node>,
     ) -> Result<Self, qiang_store::Error> {
         let current = stored_current_sale(&store).await?;

@@ -20,10 +20,10 @@ use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 
 use crate::app::App;
+use crate::consumer::Progress;
 use crate::http::extract::{Admin, Nothing, OptionalJson};
 use crate::http::problem::{Code, Problem};
 use crate::http::{Shared, schema};
-use crate::projector::Projection;
 
 pub use compare::compare;
 pub use source::Source;
@@ -104,7 +104,7 @@ pub enum Error {
     Log(#[from] JournalError),
     /// The records cannot be brought up to date.
     #[error("the records could not be brought up to date")]
-    Recording(#[source] Box<crate::projector::Error>),
+    Recording(#[source] Box<crate::consumer::Error>),
     /// The records stay behind.
     #[error("the records did not catch up within {} s", .0.as_secs())]
     Behind(Duration),
@@ -248,7 +248,7 @@ pub async fn replay(folder: &std::path::Path) -> Result<(Book, u64), Error> {
 }
 
 /// Waits for the records, but not for ever.
-async fn caught_up(projection: &Projection, positions: &[u64]) -> Result<(), Error> {
+async fn caught_up(projection: &Progress, positions: &[u64]) -> Result<(), Error> {
     const PATIENCE: Duration = Duration::from_secs(60);
     let reached = tokio::time::timeout(PATIENCE, projection.reached(positions));
     reached.await.map_err(|_| Error::Behind(PATIENCE))

@@ -24,7 +24,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::client;
 use crate::config::{self, Config, Sources};
-use crate::load::words::amount;
+use qiang_load::words::amount;
 
 const AFTER_HELP: &str = "\
 Configuration, the later ones stronger: defaults, qiang.toml, the environment

@@ -21,7 +21,7 @@ use qiang_store::Store;
 use tokio_util::sync::CancellationToken;
 
 pub use self::repair::{Repaired, import, lost_through, repair};
-use crate::projector::consumer;
+use crate::consumer::log_name;
 
 /// Where the epochs are kept.
 const EPOCHS: &str = "redis_epoch";
@@ -245,21 +245,21 @@ struct Reached {
     lost: bool,
 }
 
-/// How far each partition has come under its epoch, as the records say and whoever found one lost.
+/// How far each partition has come under its epoch, as its consumers say and whoever found one lost.
 async fn reached(
     engine: &redis::Engine,
     store: &Store,
     names: &Names,
 ) -> Result<Vec<Reached>, Error> {
     let whole = Engine::Redis(engine.clone());
-    let recorded: BTreeMap<String, u64> = store.positions("redis/").await?.into_iter().collect();
+    let consumed: BTreeMap<String, u64> = store.furthest().await?.into_iter().collect();
     let told: BTreeMap<String, String> =
         store.settings(&lost_name("")).await?.into_iter().collect();
     let of = |partition| {
         let told = told.get(&lost_name(partition)).map(String::as_str);
         let seen = seen(told, names.of(partition));
-        let recorded = recorded.get(&consumer(&whole, partition)).copied().unwrap_or(0);
-        Reached { position: recorded.max(seen.unwrap_or(0)), lost: seen.is_some() }
+        let consumed = consumed.get(&log_name(&whole, partition)).copied().unwrap_or(0);
+        Reached { position: consumed.max(seen.unwrap_or(0)), lost: seen.is_some() }
     };
     Ok((0..engine.partitions()).map(of).collect())
 }

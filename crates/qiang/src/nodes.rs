@@ -192,11 +192,12 @@ impl Node {
     }
 }
 
-/// The logs this worker carries into the records.
+/// The logs that this process follows for a consumer.
 #[derive(Debug)]
 pub struct Share {
     store: Store,
     owner: String,
+    consumer: &'static str,
     partitions: u16,
     held: BTreeMap<u16, Stopwatch>,
     tended: Option<Stopwatch>,
@@ -205,8 +206,15 @@ pub struct Share {
 impl Share {
     /// Nothing yet.
     #[must_use]
-    pub fn new(store: Store, owner: &str, partitions: u16) -> Self {
-        Self { store, owner: owner.into(), partitions, held: BTreeMap::new(), tended: None }
+    pub fn new(store: Store, owner: &str, consumer: &'static str, partitions: u16) -> Self {
+        Self {
+            store,
+            owner: owner.into(),
+            consumer,
+            partitions,
+            held: BTreeMap::new(),
+            tended: None,
+        }
     }
 
     /// The logs that are surely ours at this moment.
@@ -220,31 +228,30 @@ impl Share {
             return Ok(());
         }
         self.tended = Some(Stopwatch::start());
-        let own = format!("worker/{}", self.owner);
-        self.store.take_lease(&own, &self.owner, LEASE).await?;
-        let workers = self.store.held_leases("worker/").await?.len().max(1);
+        self.store.take_lease(&self.worker(&self.owner), &self.owner, LEASE).await?;
+        let workers = self.store.held_leases(&self.worker("")).await?.len().max(1);
         let fair = usize::from(self.partitions).div_ceil(workers);
         for log in self.held.keys().copied().collect::<Vec<_>>() {
             let watch = Stopwatch::start();
             if self.held.len() > fair {
-                self.store.give_up_lease(&name(log), &self.owner).await?;
+                self.store.give_up_lease(&self.name(log), &self.owner).await?;
                 self.held.remove(&log);
-            } else if self.store.take_lease(&name(log), &self.owner, LEASE).await? {
+            } else if self.store.take_lease(&self.name(log), &self.owner, LEASE).await? {
                 self.held.insert(log, watch);
             } else {
                 self.held.remove(&log);
             }
         }
         if self.held.len() < fair {
-            let taken = self.store.held_leases("log/").await?;
+            let taken = self.store.held_leases(&format!("log/{}/", self.consumer)).await?;
             let taken: Vec<&str> = taken.iter().map(|(name, _)| name.as_str()).collect();
-            let free = (0..self.partitions).filter(|log| !taken.contains(&&*name(*log)));
+            let free = (0..self.partitions).filter(|log| !taken.contains(&&*self.name(*log)));
             for log in free.collect::<Vec<_>>() {
                 if self.held.len() >= fair {
                     break;
                 }
                 let watch = Stopwatch::start();
-                if self.store.take_lease(&name(log), &self.owner, LEASE).await? {
+                if self.store.take_lease(&self.name(log), &self.owner, LEASE).await? {
                     self.held.insert(log, watch);
                 }
             }
@@ -256,15 +263,18 @@ impl Share {
     pub async fn give_up(&mut self) {
         for log in std::mem::take(&mut self.held).into_keys() {
             // What cannot be given up runs out.
-            let _later = self.store.give_up_lease(&name(log), &self.owner).await;
+            let _later = self.store.give_up_lease(&self.name(log), &self.owner).await;
         }
-        let own = format!("worker/{}", self.owner);
-        let _later = self.store.give_up_lease(&own, &self.owner).await;
+        let _later = self.store.give_up_lease(&self.worker(&self.owner), &self.owner).await;
     }
-}
 
-fn name(log: u16) -> String {
-    format!("log/{log}")
+    fn name(&self, log: u16) -> String {
+        format!("log/{}/{log}", self.consumer)
+    }
+
+    fn worker(&self, owner: &str) -> String {
+        format!("worker/{}/{owner}", self.consumer)
+    }
 }
 
 fn random_name() -> Result<String, Error> {

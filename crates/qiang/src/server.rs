@@ -14,10 +14,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::config::{BusUrl, Config, DatabaseUrl, EngineUrl};
+use crate::consumer::{self, Part, Stop};
 use crate::http;
+use crate::jobs::{Jobs, Runner};
 use crate::listener::{ListenError, listen};
 use crate::nodes::{self, Node};
-use crate::projector::{self, Part};
+use crate::records::Records;
 use crate::secrets::{self, Secrets};
 use crate::{audit, epochs, probes, resp, running};
 
@@ -51,9 +53,9 @@ pub enum Error {
     /// The keys cannot be read or made.
     #[error(transparent)]
     Secrets(#[from] secrets::Error),
-    /// The projector cannot begin.
+    /// A consumer of the logs cannot begin.
     #[error(transparent)]
-    Projector(#[from] projector::Error),
+    Consumer(#[from] consumer::Error),
     /// The note about the running server cannot be left.
     #[error(transparent)]
     Running(#[from] running::Error),
@@ -125,15 +127,18 @@ impl Server {
             let config = config.clone();
             async move { open_store(&config).await }
         };
-        let stop =
-            projector::Stop { token: stop_working.clone(), grace: config.http.shutdown_grace };
+        let stop = Stop { token: stop_working.clone(), grace: config.http.shutdown_grace };
         let (projection, projecting) =
-            projector::start(engine.clone(), part, own_store, stop).await?;
+            consumer::start(engine.clone(), part, own_store, stop.clone(), Records::new).await?;
         let note = running::leave_note(&config.data, doors.http.1)?;
         let roles = config.roles;
         let app = App::new(config, &secrets, clock, engine, store, projection, node).await?;
         let app = Arc::new(app);
         let mut working = vec![projecting];
+        if roles.worker || !app.engine.is_shared() {
+            let runner = Runner::new(app.store.clone(), app.node.owner(), jobs());
+            working.push(tokio::spawn(runner.follow(stop)));
+        }
         if app.engine.is_shared() {
             let follow = Arc::clone(&app).follow_current_sale(stop_working.clone());
             working.push(tokio::spawn(follow));
@@ -226,6 +231,11 @@ impl Server {
         self.app.store.close().await;
         drop(self.note);
     }
+}
+
+/// Who does which kind of job: every domain adds its own.
+fn jobs() -> Jobs {
+    Jobs::default()
 }
 
 /// The addresses a server was told to listen on, taken.

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use crate::error::Result;
 use crate::statement::Statement;
 use crate::value::Params;
-use crate::{Dialect, Transaction};
+use crate::{Dialect, Existing, Table, Transaction};
 
 /// log₂ of the most rows one statement carries: enough that the way to the database and back
 /// costs nothing for each row.
@@ -17,34 +17,23 @@ const MAX_ROWS_LOG2: usize = 8;
 /// About what a parameter takes on its way.
 const BYTES_OF_A_PARAMETER: usize = 14;
 
-/// `INSERT … VALUES (…), (…) …` for any number of rows.
+/// `INSERT` for any number of rows of a table.
 #[derive(Debug)]
 pub struct Insert {
-    head: &'static str,
-    row: &'static str,
-    tail: Tail,
+    table: &'static Table,
+    existing: Existing,
     /// By the logarithm of the number of rows.
     statements: [OnceLock<[Statement; MAX_ROWS_LOG2 + 1]>; 3],
 }
 
-/// What comes behind the rows, for those that are already there.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Tail {
-    /// SQLite and PostgreSQL: `ON CONFLICT (…) DO …`.
-    pub on_conflict: &'static str,
-    /// MySQL: `ON DUPLICATE KEY UPDATE …`. It assigns from left to right, and each assignment sees
-    /// those before it: what others are compared with comes last.
-    pub on_duplicate_key: &'static str,
-}
-
 impl Insert {
-    /// `head` up to where `VALUES` comes, one `row` in brackets, and the `tail`.
+    /// Into a table, over what may be there.
     #[must_use]
-    pub const fn new(head: &'static str, row: &'static str, tail: Tail) -> Self {
-        Self { head, row, tail, statements: [const { OnceLock::new() }; 3] }
+    pub const fn new(table: &'static Table, existing: Existing) -> Self {
+        Self { table, existing, statements: [const { OnceLock::new() }; 3] }
     }
 
-    /// Inserts all rows, with `bind` adding the parameters of one.
+    /// Inserts all rows, with `bind` adding the parameters of one, in the order of the columns.
     pub async fn run<T>(
         &self,
         transaction: &mut Transaction,
@@ -52,13 +41,19 @@ impl Insert {
         bind: impl Fn(&mut Params, &T),
     ) -> Result<()> {
         let dialect = transaction.dialect();
-        let statements = self.statements[dialect as usize].get_or_init(|| self.statements(dialect));
-        let columns = self.row.bytes().filter(|byte| *byte == b'?').count();
+        let statements = self.statements(dialect);
+        let columns = self.table.columns().count();
         for (log2, statement) in statements.iter().enumerate().rev() {
             while let Some((now, later)) = rows.split_at_checked(1 << log2) {
-                let mut params = Params::new(dialect);
-                params.reserve(now.len() * columns, now.len() * columns * BYTES_OF_A_PARAMETER);
+                let (mut params, values) = (Params::new(dialect), now.len() * columns);
+                params.reserve(values, values * BYTES_OF_A_PARAMETER);
                 now.iter().for_each(|row| bind(&mut params, row));
+                assert_eq!(
+                    params.len(),
+                    values,
+                    "a row of {} has {columns} columns",
+                    self.table.name
+                );
                 transaction.execute_with(statement, params).await?;
                 rows = later;
             }
@@ -66,14 +61,15 @@ impl Insert {
         Ok(())
     }
 
-    fn statements(&self, dialect: Dialect) -> [Statement; MAX_ROWS_LOG2 + 1] {
-        let tail = match dialect {
-            Dialect::Sqlite | Dialect::Postgres => self.tail.on_conflict,
-            Dialect::MySql => self.tail.on_duplicate_key,
-        };
-        std::array::from_fn(|log2| {
-            let rows = vec![self.row; 1 << log2].join(", ");
-            Statement::built(format!("{} VALUES {rows} {tail}", self.head)).kept()
+    /// The statement for one row.
+    pub fn one(&self, dialect: Dialect) -> &Statement {
+        &self.statements(dialect)[0]
+    }
+
+    fn statements(&self, dialect: Dialect) -> &[Statement; MAX_ROWS_LOG2 + 1] {
+        self.statements[dialect as usize].get_or_init(|| {
+            let insert = |log2: usize| self.table.insert(1 << log2, self.existing, dialect);
+            std::array::from_fn(|log2| Statement::built(insert(log2)).kept())
         })
     }
 }

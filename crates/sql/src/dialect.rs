@@ -37,6 +37,23 @@ impl Dialect {
             Self::Postgres => "CAST(EXTRACT(EPOCH FROM statement_timestamp()) * 1000 AS BIGINT)",
         }
     }
+
+    /// What a `SELECT` ends with whose rows nobody else may touch. A transaction of SQLite has the
+    /// whole file.
+    pub(crate) const fn lock(self) -> &'static str {
+        match self {
+            Self::Sqlite => "",
+            Self::MySql | Self::Postgres => "FOR UPDATE",
+        }
+    }
+
+    /// The same, without those rows that somebody else has.
+    pub(crate) const fn skip_locked(self) -> &'static str {
+        match self {
+            Self::Sqlite => "",
+            Self::MySql | Self::Postgres => "FOR UPDATE SKIP LOCKED",
+        }
+    }
 }
 
 impl fmt::Display for Dialect {

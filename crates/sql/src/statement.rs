@@ -1,21 +1,21 @@
 //! SQL text, written once and spelled for each dialect once.
 //!
-//! Parameters are `?`, and `{now}` is the database's own clock in Unix milliseconds.
+//! Parameters are `?`, `{now}` is the database's own clock in Unix milliseconds, `{lock}` keeps the
+//! selected rows from others until the transaction ends, `{skip_locked}` does so with those that nobody
+//! else has, and `{name of a table}` is its columns.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
 
 use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr};
 
-use crate::Dialect;
-
-/// The database's own clock, in a text.
-const NOW: &str = "{now}";
+use crate::{Dialect, Table};
 
 /// A statement. Those known at compile time are best made by [`sql!`](crate::sql), which keeps
 /// what it worked out.
 #[derive(Debug)]
 pub struct Statement {
+    tables: &'static [&'static Table],
     text: Text,
     kept: bool,
     spelled: [OnceLock<Arc<str>>; 3],
@@ -32,24 +32,30 @@ impl Statement {
     /// The same text for all.
     #[must_use]
     pub const fn new(text: &'static str) -> Self {
-        Self::of(Text::Same(text), true)
+        Self::over(&[], text)
+    }
+
+    /// The same text for all, with the columns of these tables in it.
+    #[must_use]
+    pub const fn over(tables: &'static [&'static Table], text: &'static str) -> Self {
+        Self::of(tables, Text::Same(text), true)
     }
 
     /// A text for each.
     #[must_use]
     pub const fn each(sqlite: &'static str, mysql: &'static str, postgres: &'static str) -> Self {
-        Self::of(Text::Each { sqlite, mysql, postgres }, true)
+        Self::of(&[], Text::Each { sqlite, mysql, postgres }, true)
     }
 
     /// A text that is made at run time and not seen again, so that no connection keeps it. It must
     /// be made of parts of this program: whatever comes from outside is a parameter.
     #[must_use]
     pub const fn built(text: String) -> Self {
-        Self::of(Text::Built(text), false)
+        Self::of(&[], Text::Built(text), false)
     }
 
-    const fn of(text: Text, kept: bool) -> Self {
-        Self { text, kept, spelled: [const { OnceLock::new() }; 3] }
+    const fn of(tables: &'static [&'static Table], text: Text, kept: bool) -> Self {
+        Self { tables, text, kept, spelled: [const { OnceLock::new() }; 3] }
     }
 
     /// The same, for a text that will be seen again.
@@ -72,15 +78,23 @@ impl Statement {
                 Text::Each { postgres, .. } => postgres,
                 Text::Built(text) => text.as_str(),
             };
-            spell(text, dialect).into()
+            spell(&Table::expand(self.tables, text), dialect).into()
         });
         AssertSqlSafe(Arc::clone(spelled)).into_sql_str()
     }
 }
 
-/// A [`Statement`] that is spelled once: one text for all, or one for each dialect.
+/// A [`Statement`] that is spelled once: one text for all, with the columns of tables in it or
+/// without, or one for each dialect.
+///
+/// `sql!([CLAIMS] "SELECT {claims} FROM claims WHERE number = ?")`
 #[macro_export]
 macro_rules! sql {
+    ([$($table:path),+] $text:expr) => {{
+        const TABLES: &[&$crate::Table] = &[$(&$table),+];
+        static STATEMENT: $crate::Statement = $crate::Statement::over(TABLES, $text);
+        &STATEMENT
+    }};
     (sqlite: $sqlite:expr, mysql: $mysql:expr, postgres: $postgres:expr $(,)?) => {{
         static STATEMENT: $crate::Statement = $crate::Statement::each($sqlite, $mysql, $postgres);
         &STATEMENT
@@ -91,7 +105,7 @@ macro_rules! sql {
     }};
 }
 
-/// Replaces `{now}`, and for PostgreSQL `?` by `$1`, `$2`, …; leaves quotes and comments alone.
+/// Replaces `{now}`, `{lock}` and `{skip_locked}`, and for PostgreSQL `?` by `$1`, `$2`, …; leaves quotes and comments alone.
 pub(crate) fn spell(text: &str, dialect: Dialect) -> String {
     let mut spelled = String::with_capacity(text.len() + text.len() / 8);
     let (mut rest, mut parameters) = (text, 0_usize);
@@ -104,9 +118,17 @@ pub(crate) fn spell(text: &str, dialect: Dialect) -> String {
                 write!(spelled, "${parameters}").expect("a String takes everything");
                 1
             }
-            b'{' if from.starts_with(NOW) => {
+            b'{' if from.starts_with("{now}") => {
                 spelled.push_str(dialect.now_ms());
-                NOW.len()
+                "{now}".len()
+            }
+            b'{' if from.starts_with("{lock}") => {
+                spelled.push_str(dialect.lock());
+                "{lock}".len()
+            }
+            b'{' if from.starts_with("{skip_locked}") => {
+                spelled.push_str(dialect.skip_locked());
+                "{skip_locked}".len()
             }
             _ => {
                 let whole = verbatim(from);

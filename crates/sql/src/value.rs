@@ -110,6 +110,15 @@ impl Params {
         }
     }
 
+    /// How many were taken.
+    pub(crate) fn len(&self) -> usize {
+        match &self.arguments {
+            Arguments::Sqlite(arguments) => arguments.len(),
+            Arguments::MySql(arguments) => arguments.len(),
+            Arguments::Postgres(arguments) => arguments.len(),
+        }
+    }
+
     /// Adds the next parameter.
     pub fn add<'a>(&mut self, value: impl Into<Value<'a>>) -> &mut Self {
         let added = match (&mut self.arguments, value.into()) {

@@ -17,7 +17,7 @@ use qiang_core::{
     RequestId, State, Supply, Terms, Timestamp, UserId,
 };
 use qiang_sql::scratch::{Scratch, available};
-use qiang_sql::{Database, Dialect, Insert, Params, Tail};
+use qiang_sql::{Database, Dialect, Existing, Insert, Params, Table};
 use qiang_store::{Order, Store};
 
 const CLAIMS: u32 = 100_000;
@@ -61,7 +61,7 @@ async fn measure(
         }
         let scratch = Scratch::new(dialect).await;
         let store = migrated(&scratch).await?;
-        store.project("bench", 0, 1, &[Event::Pool(pool.clone())]).await?;
+        store.project("embedded", 0, 1, &[Event::Pool(pool.clone())]).await?;
         let mut at = 1;
         for (times, claims) in times[1..].iter_mut().zip([granted, granted, paid]) {
             times.push(project(&store, &mut at, claims).await?);
@@ -108,7 +108,7 @@ async fn project(store: &Store, at: &mut u64, claims: &[Claim]) -> anyhow::Resul
     let start = Instant::now();
     for batch in &batches {
         let through = *at + batch.len() as u64;
-        store.project("bench", *at, through, batch).await?;
+        store.project("embedded", *at, through, batch).await?;
         *at = through;
     }
     Ok(start.elapsed())
@@ -174,25 +174,33 @@ fn paid(claim: &Claim) -> anyhow::Result<Claim> {
     })
 }
 
-const NO_TAIL: Tail = Tail { on_conflict: "", on_duplicate_key: "" };
-
 static CLAIM: Insert = Insert::new(
-    "INSERT INTO claims (sale_id, number, user_id, identity, request_id, quantity,
-        unit_price_cents, \"portion\", state, version, created_at, changed_at, hold_until,
-        pay_by, payment_id, replaces, reason)",
-    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    NO_TAIL,
+    &Table {
+        name: "claims",
+        key: "sale_id, number",
+        fixed: "user_id, identity, request_id, quantity, unit_price_cents, \"portion\"",
+        changing: "state, version, created_at, changed_at, hold_until, pay_by, payment_id, \
+            replaces, reason",
+    },
+    Existing::IsAnError,
 );
 static ORDER: Insert = Insert::new(
-    "INSERT INTO orders (sale_id, number, user_id, status, amount_cents, created_at, pay_by,
-        paid_at, cancelled_at, version)",
-    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    NO_TAIL,
+    &Table {
+        name: "orders",
+        key: "sale_id, number",
+        fixed: "user_id, status, amount_cents, created_at, pay_by",
+        changing: "paid_at, cancelled_at, version",
+    },
+    Existing::IsAnError,
 );
 static ITEM: Insert = Insert::new(
-    "INSERT INTO order_items (sale_id, number, line, sku, title, quantity, unit_price_cents)",
-    "(?, ?, ?, ?, ?, ?, ?)",
-    NO_TAIL,
+    &Table {
+        name: "order_items",
+        key: "sale_id, number, line",
+        fixed: "sku, title, quantity, unit_price_cents",
+        changing: "",
+    },
+    Existing::IsAnError,
 );
 
 /// The rows of `claims`, with nothing around them.

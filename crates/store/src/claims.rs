@@ -6,40 +6,22 @@ use std::sync::Arc;
 use qiang_core::{
     Claim, ClaimId, Identity, PaymentId, PoolId, ReleaseReason, RequestId, State, UserId,
 };
-use qiang_sql::{Insert, Params, Row as Found, Tail, sql};
+use qiang_sql::{Existing, Insert, Params, Row as Found, Table, sql};
 
 use crate::error::{Result, While};
 use crate::fields::Fields;
 use crate::project::sql_id;
 use crate::{Store, page};
 
-macro_rules! columns {
-    () => {
-        "sale_id, number, user_id, identity, request_id, quantity, unit_price_cents, \"portion\", \
-         state, version, created_at, changed_at, hold_until, pay_by, payment_id, replaces, reason"
-    };
-}
+pub(crate) static CLAIMS: Table = Table {
+    name: "claims",
+    key: "sale_id, number",
+    fixed: "user_id, identity, request_id, quantity, unit_price_cents, \"portion\", created_at, \
+        replaces",
+    changing: "state, version, changed_at, hold_until, pay_by, payment_id, reason",
+};
 
-/// Only what can change after the grant is updated.
-pub(crate) static UPSERT: Insert = Insert::new(
-    concat!("INSERT INTO claims (", columns!(), ")"),
-    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    Tail {
-        on_conflict: "ON CONFLICT (sale_id, number) DO UPDATE SET
-            state = excluded.state, version = excluded.version, changed_at = excluded.changed_at,
-            hold_until = excluded.hold_until, pay_by = excluded.pay_by,
-            payment_id = excluded.payment_id, reason = excluded.reason
-         WHERE excluded.version > claims.version",
-        on_duplicate_key: "ON DUPLICATE KEY UPDATE
-            state = IF(VALUES(version) > version, VALUES(state), state),
-            changed_at = IF(VALUES(version) > version, VALUES(changed_at), changed_at),
-            hold_until = IF(VALUES(version) > version, VALUES(hold_until), hold_until),
-            pay_by = IF(VALUES(version) > version, VALUES(pay_by), pay_by),
-            payment_id = IF(VALUES(version) > version, VALUES(payment_id), payment_id),
-            reason = IF(VALUES(version) > version, VALUES(reason), reason),
-            version = GREATEST(VALUES(version), version)",
-    },
-);
+pub(crate) static UPSERT: Insert = Insert::new(&CLAIMS, Existing::YieldsToNewer);
 
 /// A claim on its way to the database; its order shares the user's text.
 pub(crate) struct Row<'a> {
@@ -58,22 +40,21 @@ pub(crate) fn bind(params: &mut Params, row: &Row<'_>) {
         .add(claim.quantity)
         .add(claim.unit_price.get())
         .add(claim.portion)
+        .add(claim.created_at.millis())
+        .add(claim.replaces)
         .add(claim.state.as_str())
         .add(claim.version)
-        .add(claim.created_at.millis())
         .add(claim.changed_at.millis())
         .add(claim.hold_until.map(|at| at.millis()))
         .add(claim.pay_by.map(|at| at.millis()))
         .add(claim.payment.as_ref().map(PaymentId::as_str))
-        .add(claim.replaces)
         .add(claim.reason.map(ReleaseReason::as_str));
 }
 
 impl Store {
     /// One claim.
     pub async fn claim(&self, id: ClaimId) -> Result<Option<Claim>> {
-        let select =
-            sql!(concat!("SELECT ", columns!(), " FROM claims WHERE sale_id = ? AND number = ?"));
+        let select = sql!([CLAIMS] "SELECT {claims} FROM claims WHERE sale_id = ? AND number = ?");
         let row =
             self.database.fetch_optional(select, &[sql_id(id.pool).into(), id.number.into()]).await;
         row.when("reading a claim")?.as_ref().map(read).transpose()
@@ -81,11 +62,10 @@ impl Store {
 
     /// The claims of a pool with numbers above `after`, by rising number.
     pub async fn claims_page(&self, pool: PoolId, after: u32, max: u32) -> Result<Vec<Claim>> {
-        let select = sql!(concat!(
-            "SELECT ",
-            columns!(),
-            " FROM claims WHERE sale_id = ? AND number > ? ORDER BY number LIMIT ?"
-        ));
+        let select = sql!(
+            [CLAIMS] "SELECT {claims} FROM claims WHERE sale_id = ? AND number > ?
+                      ORDER BY number LIMIT ?"
+        );
         let values = [sql_id(pool).into(), after.into(), page(max).into()];
         let rows = self.database.fetch_all(select, &values).await;
         rows.when("reading a sale's claims")?.iter().map(read).collect()
@@ -93,7 +73,7 @@ impl Store {
 }
 
 fn read(row: &Found) -> Result<Claim> {
-    let mut fields = Fields::new(row, "claims", 2);
+    let mut fields = Fields::new(row, &CLAIMS);
     Ok(Claim {
         id: fields.claim_id()?,
         user: fields.id(UserId::new)?,
@@ -102,14 +82,14 @@ fn read(row: &Found) -> Result<Claim> {
         quantity: fields.number()?,
         unit_price: fields.cents()?,
         portion: fields.number_or_none()?,
+        created_at: fields.time()?,
+        replaces: fields.number_or_none()?,
         state: fields.word(State::from_word)?,
         version: fields.number()?,
-        created_at: fields.time()?,
         changed_at: fields.time()?,
         hold_until: fields.time_or_none()?,
         pay_by: fields.time_or_none()?,
         payment: fields.id_or_none(PaymentId::new)?,
-        replaces: fields.number_or_none()?,
         reason: fields.word_or_none(ReleaseReason::from_word)?,
     })
 }

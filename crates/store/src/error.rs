@@ -24,16 +24,24 @@ pub enum Error {
     },
     /// Somebody else has moved the consumer; nothing was written.
     #[error(
-        "the position of {consumer} is {found}, not {expected}: another projector is at work, or \
-         this one is behind"
+        "the position of {consumer} in log {log} is {found}, not {expected}: another process is at \
+         work, or this one is behind"
     )]
     PositionMoved {
         /// Whose position.
         consumer: String,
+        /// In which log.
+        log: String,
         /// Where the caller thought it was.
         expected: u64,
         /// Where it is.
         found: u64,
+    },
+    /// A consumer that was retired, or never registered, cannot move; nothing was written.
+    #[error("there is no consumer {consumer}: it was retired, or never registered")]
+    NotRegistered {
+        /// The name that is not known.
+        consumer: String,
     },
     /// A claim or refund came before the sale it belongs to; nothing was written.
     #[error("there are events of sale {sale}, but the sale itself was never recorded")]

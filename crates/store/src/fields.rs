@@ -4,22 +4,21 @@
 //! [`Error::Corrupt`] with table, key and column.
 
 use qiang_core::{BadId, Cents, ClaimId, PoolId, Timestamp};
-use qiang_sql::{BadColumn, Row};
+use qiang_sql::{BadColumn, Row, Table};
 
 use crate::error::{Error, Result, Unreadable};
 
 /// The columns of one row, in the order they were selected.
 pub(crate) struct Fields<'r> {
     row: &'r Row,
-    table: &'static str,
-    key_columns: usize,
+    table: &'static Table,
     next: usize,
 }
 
 impl<'r> Fields<'r> {
-    /// A row of `table` whose first `key_columns` columns are its key.
-    pub(crate) fn new(row: &'r Row, table: &'static str, key_columns: usize) -> Self {
-        Self { row, table, key_columns, next: 0 }
+    /// A row of `table` that begins with its key.
+    pub(crate) fn new(row: &'r Row, table: &'static Table) -> Self {
+        Self { row, table, next: 0 }
     }
 
     pub(crate) fn int(&mut self) -> Result<i64> {
@@ -96,9 +95,9 @@ impl<'r> Fields<'r> {
 
     /// Blames the column read last.
     pub(crate) fn bad_last(&self, source: Unreadable) -> Error {
-        let key: Vec<String> = (0..self.key_columns).map(|column| self.shown(column)).collect();
+        let key: Vec<String> = (0..self.table.key_len()).map(|column| self.shown(column)).collect();
         let column = self.row.name(self.next - 1).to_owned();
-        Error::Corrupt { table: self.table, key: key.join("-"), column, source }
+        Error::Corrupt { table: self.table.name, key: key.join("-"), column, source }
     }
 
     fn in_range<T: TryFrom<i64>>(&self, value: i64) -> Result<T> {

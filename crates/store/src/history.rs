@@ -4,23 +4,21 @@
 use std::sync::Arc;
 
 use qiang_core::{PoolChange, PoolId, PoolState, RequestId, Terms, Timestamp};
-use qiang_sql::{Insert, Params, Row, Tail, sql};
+use qiang_sql::{Existing, Insert, Params, Row, Table, sql};
 
 use crate::error::{Result, Unreadable, While};
 use crate::fields::Fields;
 use crate::project::sql_id;
 use crate::{SaleState, Store};
 
-/// A change that is known stays as it is.
-pub(crate) static INSERT: Insert = Insert::new(
-    "INSERT INTO sale_changes
-        (sale_id, version, kind, units, request_id, total, closed_at, changed_at)",
-    "(?, ?, ?, ?, ?, ?, ?, ?)",
-    Tail {
-        on_conflict: "ON CONFLICT (sale_id, version) DO NOTHING",
-        on_duplicate_key: "ON DUPLICATE KEY UPDATE kind = kind",
-    },
-);
+static CHANGES: Table = Table {
+    name: "sale_changes",
+    key: "sale_id, version",
+    fixed: "kind, units, request_id, total, closed_at, changed_at",
+    changing: "",
+};
+
+pub(crate) static INSERT: Insert = Insert::new(&CHANGES, Existing::Stays);
 
 pub(crate) fn bind(params: &mut Params, state: &&PoolState) {
     let (kind, units, request) = match &state.change {
@@ -48,8 +46,7 @@ impl Store {
     pub async fn sale_history(&self, id: PoolId) -> Result<Vec<PoolState>> {
         let Some(sale) = self.sale(id).await? else { return Ok(Vec::new()) };
         let select = sql!(
-            "SELECT sale_id, version, kind, units, request_id, total, closed_at, changed_at
-             FROM sale_changes WHERE sale_id = ? ORDER BY version"
+            [CHANGES] "SELECT {sale_changes} FROM sale_changes WHERE sale_id = ? ORDER BY version"
         );
         let rows = self.database.fetch_all(select, &[sql_id(id).into()]).await;
         let terms = Arc::new(sale.terms);
@@ -71,7 +68,7 @@ impl Store {
 }
 
 fn read(row: &Row, id: PoolId, terms: &Arc<Terms>) -> Result<PoolState> {
-    let mut fields = Fields::new(row, "sale_changes", 2);
+    let mut fields = Fields::new(row, &CHANGES);
     fields.pool()?;
     let (version, kind) = (fields.number()?, fields.text()?);
     let bad = fields.bad_last(Unreadable::Word(kind.to_owned()));

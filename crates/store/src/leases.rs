@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use qiang_sql::{Row, sql};
+use qiang_sql::{Row, Table, sql};
 
 use crate::error::{Result, While};
 use crate::fields::Fields;
@@ -15,6 +15,9 @@ use crate::settings::last;
 use crate::{Store, patiently};
 
 const DOING: &str = "taking a lease";
+
+static LEASES: Table =
+    Table { name: "leases", key: "name", fixed: "", changing: "owner, until_ms" };
 
 impl Store {
     /// Takes a lease for `ttl` from now on, if it is free, has run out, or is the owner's already;
@@ -100,7 +103,7 @@ struct Known {
 }
 
 fn read(row: &Row) -> Result<Known> {
-    let mut fields = Fields::new(row, "leases", 1);
+    let mut fields = Fields::new(row, &LEASES);
     let (name, owner) = (fields.text()?.to_owned(), fields.text()?.to_owned());
     Ok(Known { name, owner, is_held: fields.int()? == 1 })
 }

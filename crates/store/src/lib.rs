@@ -1,17 +1,19 @@
 //! Keeps the records of what was decided: sales, claims, orders, payments, refunds.
 //!
-//! The engine decides; the store follows. [`Store::project`] writes a batch of events and the
-//! consumer's position in the log in one transaction, so every event takes effect exactly once,
-//! and a row is only ever replaced by a newer version of itself, so events may come twice or late.
+//! The engine decides; the store follows. [`Store::advance`] moves the position of a consumer of the
+//! log in the transaction that writes what it made of the events, so every event takes effect
+//! exactly once. [`Store::project`] does so for the records: a row is only ever replaced by a newer version of itself, so events may come twice or late.
 //! Only [`Store::rewrite`] overrules that, to mend rows that somebody else has changed.
 //!
 //! The store must never decide a sale, and never copy an absolute stock: whoever needs to know
 //! what is left asks the engine.
 
 mod claims;
+mod consumers;
 mod error;
 mod fields;
 mod history;
+pub mod jobs;
 mod leases;
 mod migrations;
 mod orders;
@@ -23,18 +25,19 @@ mod rewrite;
 mod sales;
 mod settings;
 
+pub use consumers::RECORDS;
 pub use error::{Error, Result, Unreadable};
 pub use migrations::{Migration, Schema};
 pub use orders::{Order, OrderItem, OrderStatus};
 pub use payments::Payment;
-pub use qiang_sql::check_url;
+pub use qiang_sql::{Transaction, check_url};
 pub use refunds::{RefundCursor, RefundRecord, RefundStatus, SettleOutcome};
 pub use reviews::{Review, ReviewStatus};
 pub use sales::{Sale, SaleState};
 
 use error::While;
 use qiang_core::{ClaimId, Timestamp};
-use qiang_sql::{Database, Transaction};
+use qiang_sql::Database;
 
 /// The most rows one query returns, whatever it was asked for. A listing is at its end when a
 /// page is empty, not when it is short.

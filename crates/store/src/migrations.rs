@@ -34,48 +34,32 @@ impl Migration {
     }
 }
 
+macro_rules! step {
+    ($version:literal, $name:literal, $file:literal) => {
+        Step { version: $version, name: $name, sql: include_str!(concat!("../migrations/", $file)) }
+    };
+}
+
 static MIGRATIONS: Migrations = Migrations {
     table: "_sqlx_migrations",
     sqlite: &[
-        Step {
-            version: 1,
-            name: "records",
-            sql: include_str!("../migrations/sqlite/0001_records.sql"),
-        },
-        Step {
-            version: 2,
-            name: "leases",
-            sql: include_str!("../migrations/sqlite/0002_leases.sql"),
-        },
-        Step {
-            version: 3,
-            name: "reviews",
-            sql: include_str!("../migrations/sqlite/0003_reviews.sql"),
-        },
+        step!(1, "records", "sqlite/0001_records.sql"),
+        step!(2, "leases", "sqlite/0002_leases.sql"),
+        step!(3, "reviews", "sqlite/0003_reviews.sql"),
+        step!(4, "consumers", "sqlite/0004_consumers.sql"),
+        step!(5, "jobs", "sqlite/0005_jobs.sql"),
     ],
     mysql: &[
-        Step {
-            version: 2,
-            name: "records",
-            sql: include_str!("../migrations/mysql/0002_records.sql"),
-        },
-        Step {
-            version: 3,
-            name: "reviews",
-            sql: include_str!("../migrations/mysql/0003_reviews.sql"),
-        },
+        step!(2, "records", "mysql/0002_records.sql"),
+        step!(3, "reviews", "mysql/0003_reviews.sql"),
+        step!(4, "consumers", "mysql/0004_consumers.sql"),
+        step!(5, "jobs", "mysql/0005_jobs.sql"),
     ],
     postgres: &[
-        Step {
-            version: 2,
-            name: "records",
-            sql: include_str!("../migrations/postgres/0002_records.sql"),
-        },
-        Step {
-            version: 3,
-            name: "reviews",
-            sql: include_str!("../migrations/postgres/0003_reviews.sql"),
-        },
+        step!(2, "records", "postgres/0002_records.sql"),
+        step!(3, "reviews", "postgres/0003_reviews.sql"),
+        step!(4, "consumers", "postgres/0004_consumers.sql"),
+        step!(5, "jobs", "postgres/0005_jobs.sql"),
     ],
 };
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use qiang_core::{Cents, Claim, ClaimId, Flow, PoolId, State, Terms, Timestamp, UserId};
-use qiang_sql::{Insert, Params, Row as Found, Statement, Tail, Value, sql};
+use qiang_sql::{Existing, Insert, Params, Row as Found, Statement, Table, Value, sql};
 
 use crate::error::{Result, While};
 use crate::fields::Fields;
@@ -163,51 +163,43 @@ pub(crate) struct Row<'a> {
     pub(crate) title: Arc<str>,
 }
 
-pub(crate) static UPSERT: Insert = Insert::new(
-    "INSERT INTO orders (sale_id, number, user_id, status, amount_cents, created_at, pay_by,
-        paid_at, cancelled_at, version)",
-    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    Tail {
-        on_conflict: "ON CONFLICT (sale_id, number) DO UPDATE SET
-            status = excluded.status, paid_at = excluded.paid_at,
-            cancelled_at = excluded.cancelled_at, version = excluded.version
-         WHERE excluded.version > orders.version",
-        on_duplicate_key: "ON DUPLICATE KEY UPDATE
-            status = IF(VALUES(version) > version, VALUES(status), status),
-            paid_at = IF(VALUES(version) > version, VALUES(paid_at), paid_at),
-            cancelled_at = IF(VALUES(version) > version, VALUES(cancelled_at), cancelled_at),
-            version = GREATEST(VALUES(version), version)",
-    },
-);
+static ORDERS: Table = Table {
+    name: "orders",
+    key: "sale_id, number",
+    fixed: "user_id, amount_cents, created_at, pay_by",
+    changing: "status, paid_at, cancelled_at, version",
+};
+
+/// A claim is of one sale, so its order has one line, and that never changes.
+static ITEMS: Table = Table {
+    name: "order_items",
+    key: "sale_id, number, line",
+    fixed: "sku, title, quantity, unit_price_cents",
+    changing: "",
+};
+
+pub(crate) static UPSERT: Insert = Insert::new(&ORDERS, Existing::YieldsToNewer);
+pub(crate) static INSERT_ITEM: Insert = Insert::new(&ITEMS, Existing::Stays);
 
 pub(crate) fn bind(params: &mut Params, row: &Row<'_>) {
     params
         .add(sql_id(row.claim.id.pool))
         .add(row.claim.id.number)
         .add(&row.user)
-        .add(row.dates.status.as_str())
         .add(row.claim.amount().get())
         .add(row.dates.created_at.millis())
         .add(row.claim.pay_by.map(|at| at.millis()))
+        .add(row.dates.status.as_str())
         .add(row.dates.paid_at.map(|at| at.millis()))
         .add(row.dates.cancelled_at.map(|at| at.millis()))
         .add(row.claim.version);
 }
 
-/// A claim is of one sale, so its order has one line, and that never changes.
-pub(crate) static INSERT_ITEM: Insert = Insert::new(
-    "INSERT INTO order_items (sale_id, number, line, sku, title, quantity, unit_price_cents)",
-    "(?, ?, 1, ?, ?, ?, ?)",
-    Tail {
-        on_conflict: "ON CONFLICT (sale_id, number, line) DO NOTHING",
-        on_duplicate_key: "ON DUPLICATE KEY UPDATE line = VALUES(line)",
-    },
-);
-
 pub(crate) fn bind_item(params: &mut Params, row: &Row<'_>) {
     params
         .add(sql_id(row.claim.id.pool))
         .add(row.claim.id.number)
+        .add(1_u32)
         .add(&row.sku)
         .add(&row.title)
         .add(row.claim.quantity)
@@ -218,18 +210,17 @@ pub(crate) fn bind_item(params: &mut Params, row: &Row<'_>) {
 macro_rules! with_items {
     ($which:literal, $order:literal) => {
         concat!(
-            "SELECT o.sale_id, o.number, o.user_id, o.status, o.amount_cents, o.created_at,
-                o.pay_by, o.paid_at, o.cancelled_at, o.version, r.number,
-                i.sku, i.title, i.quantity, i.unit_price_cents
+            "SELECT {orders}, r.number, {order_items}
              FROM (SELECT * FROM orders WHERE ",
             $which,
-            ") AS o
-             LEFT JOIN order_items AS i ON i.sale_id = o.sale_id AND i.number = o.number
-             LEFT JOIN reviews AS r
-                ON r.sale_id = o.sale_id AND r.number = o.number AND r.status = 'pending'
+            ") AS orders
+             LEFT JOIN order_items
+                ON order_items.sale_id = orders.sale_id AND order_items.number = orders.number
+             LEFT JOIN reviews AS r ON r.sale_id = orders.sale_id AND r.number = orders.number
+                AND r.status = 'pending'
              ORDER BY ",
             $order,
-            ", i.line"
+            ", order_items.line"
         )
     };
 }
@@ -237,7 +228,8 @@ macro_rules! with_items {
 impl Store {
     /// One order.
     pub async fn order(&self, id: ClaimId) -> Result<Option<Order>> {
-        let select = sql!(with_items!("sale_id = ? AND number = ?", "o.number"));
+        let select =
+            sql!([ORDERS, ITEMS] with_items!("sale_id = ? AND number = ?", "orders.number"));
         Ok(self.orders(select, &[sql_id(id.pool).into(), id.number.into()]).await?.pop())
     }
 
@@ -250,17 +242,17 @@ impl Store {
         max: u32,
     ) -> Result<Vec<Order>> {
         let Some(Cursor { at, id }) = before else {
-            let select = sql!(with_items!(
+            let select = sql!([ORDERS, ITEMS] with_items!(
                 "user_id = ? ORDER BY created_at DESC, sale_id DESC, number DESC LIMIT ?",
-                "o.created_at DESC, o.sale_id DESC, o.number DESC"
+                "orders.created_at DESC, orders.sale_id DESC, orders.number DESC"
             ));
             return self.orders(select, &[user.as_str().into(), page(max).into()]).await;
         };
         // The first bound says nothing new; MySQL finds the place in the index by it.
-        let select = sql!(with_items!(
+        let select = sql!([ORDERS, ITEMS] with_items!(
             "user_id = ? AND created_at <= ? AND (created_at, sale_id, number) < (?, ?, ?)
                 ORDER BY created_at DESC, sale_id DESC, number DESC LIMIT ?",
-            "o.created_at DESC, o.sale_id DESC, o.number DESC"
+            "orders.created_at DESC, orders.sale_id DESC, orders.number DESC"
         ));
         let at = Value::Int(at.millis());
         let (pool, number) = (sql_id(id.pool).into(), id.number.into());
@@ -269,8 +261,7 @@ impl Store {
 
     /// The orders of a pool with numbers above `after`, by rising number.
     pub async fn orders_page(&self, pool: PoolId, after: u32, max: u32) -> Result<Vec<Order>> {
-        let select =
-            sql!(with_items!("sale_id = ? AND number > ? ORDER BY number LIMIT ?", "o.number"));
+        let select = sql!([ORDERS, ITEMS] with_items!("sale_id = ? AND number > ? ORDER BY number LIMIT ?", "orders.number"));
         self.orders(select, &[sql_id(pool).into(), after.into(), page(max).into()]).await
     }
 
@@ -291,23 +282,27 @@ impl Store {
 }
 
 fn read(row: &Found) -> Result<(Order, Option<OrderItem>)> {
-    let mut fields = Fields::new(row, "orders", 2);
+    let mut fields = Fields::new(row, &ORDERS);
     let order = Order {
         id: fields.claim_id()?,
         user: fields.id(UserId::new)?,
-        status: fields.word(OrderStatus::from_word)?,
         amount: fields.cents()?,
         created_at: fields.time()?,
         pay_by: fields.time_or_none()?,
+        status: fields.word(OrderStatus::from_word)?,
         paid_at: fields.time_or_none()?,
         cancelled_at: fields.time_or_none()?,
         version: fields.number()?,
         pending_review: fields.int_or_none()?.is_some(),
         items: Vec::new(),
     };
-    let Some(sku) = fields.text_or_none()? else { return Ok((order, None)) };
+    // The key of the line, which is NULL where there is none.
+    let (_, _, line) = (fields.int_or_none()?, fields.int_or_none()?, fields.int_or_none()?);
+    if line.is_none() {
+        return Ok((order, None));
+    }
     let item = OrderItem {
-        sku: sku.to_owned(),
+        sku: fields.text()?.to_owned(),
         title: fields.text()?.to_owned(),
         quantity: fields.number()?,
         unit_price: fields.cents()?,

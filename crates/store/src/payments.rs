@@ -1,7 +1,7 @@
 //! Payments that paid an order. A payment that paid nothing is a refund.
 
 use qiang_core::{Cents, Claim, ClaimId, PaymentId, PoolId, Timestamp};
-use qiang_sql::{Insert, Params, Row, Tail, sql};
+use qiang_sql::{Existing, Insert, Params, Row, Table, sql};
 
 use crate::error::{Result, While};
 use crate::fields::Fields;
@@ -35,14 +35,14 @@ impl Payment {
 }
 
 /// Being paid is final, so a payment is written once and never changes.
-pub(crate) static INSERT: Insert = Insert::new(
-    "INSERT INTO payments (sale_id, payment_id, number, amount_cents, paid_at)",
-    "(?, ?, ?, ?, ?)",
-    Tail {
-        on_conflict: "ON CONFLICT (sale_id, payment_id) DO NOTHING",
-        on_duplicate_key: "ON DUPLICATE KEY UPDATE number = number",
-    },
-);
+pub(crate) static PAYMENTS: Table = Table {
+    name: "payments",
+    key: "sale_id, payment_id",
+    fixed: "number, amount_cents, paid_at",
+    changing: "",
+};
+
+pub(crate) static INSERT: Insert = Insert::new(&PAYMENTS, Existing::Stays);
 
 pub(crate) fn bind(params: &mut Params, payment: &Payment) {
     params
@@ -57,8 +57,7 @@ impl Store {
     /// The payment of that id, if it paid an order of the pool.
     pub async fn payment(&self, pool: PoolId, payment: &PaymentId) -> Result<Option<Payment>> {
         let select = sql!(
-            "SELECT sale_id, payment_id, number, amount_cents, paid_at FROM payments
-             WHERE sale_id = ? AND payment_id = ?"
+            [PAYMENTS] "SELECT {payments} FROM payments WHERE sale_id = ? AND payment_id = ?"
         );
         let values = [sql_id(pool).into(), payment.as_str().into()];
         let row = self.database.fetch_optional(select, &values).await;
@@ -73,8 +72,8 @@ impl Store {
         max: u32,
     ) -> Result<Vec<Payment>> {
         let select = sql!(
-            "SELECT sale_id, payment_id, number, amount_cents, paid_at FROM payments
-             WHERE sale_id = ? AND payment_id > ? ORDER BY payment_id LIMIT ?"
+            [PAYMENTS] "SELECT {payments} FROM payments WHERE sale_id = ? AND payment_id > ?
+                        ORDER BY payment_id LIMIT ?"
         );
         let after = after.map_or("", PaymentId::as_str);
         let values = [sql_id(pool).into(), after.into(), page(max).into()];
@@ -84,7 +83,7 @@ impl Store {
 }
 
 fn read(row: &Row) -> Result<Payment> {
-    let mut fields = Fields::new(row, "payments", 2);
+    let mut fields = Fields::new(row, &PAYMENTS);
     let (pool, payment) = (fields.pool()?, fields.id(PaymentId::new)?);
     Ok(Payment {
         order: ClaimId { pool, number: fields.number()? },

@@ -1,7 +1,7 @@
 //! Writes events to the tables.
 //!
-//! A batch is one transaction: the consumer's position moves in the same commit as the rows, so a
-//! batch takes effect exactly once, and a projector that is not where it thinks it is changes
+//! A batch is one transaction: the position of the records moves in the same commit as the rows, so
+//! a batch takes effect exactly once, and a writer that is not where it thinks it is changes
 //! nothing. Within a batch only the newest version of each sale and claim is written, in the order
 //! of the keys, and only over an older one.
 
@@ -9,9 +9,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use qiang_core::{Claim, Event, PoolId, PoolState, Refund};
-use qiang_sql::{Transaction, Value, sql};
+use qiang_sql::Transaction;
 
 use crate::claims;
+use crate::consumers::RECORDS;
 use crate::error::{Error, Result, While};
 use crate::history;
 use crate::orders::{self, Dates};
@@ -19,52 +20,28 @@ use crate::payments::{self, Payment};
 use crate::refunds;
 use crate::reviews::{self, Review};
 use crate::sales::{self, Sale, SaleFacts};
-use crate::settings;
 use crate::{Store, patiently};
 
 const DOING: &str = "writing events";
-const MOVING: &str = "moving a position";
 
 impl Store {
-    /// Writes the events after `after` up to and including `through`, and moves the consumer from
-    /// `after` to `through`, or does nothing at all. A consumer that never moved is at 0.
+    /// Writes the events of a log after `after` up to and including `through`, and moves the
+    /// records from `after` to `through`, or does nothing at all: see [`Store::advance`].
     ///
-    /// An operational error may come after the commit; the caller then finds out by asking for
-    /// the position. Events of a sale that is neither among them nor on record are refused with
+    /// Events of a sale that is neither among them nor on record are refused with
     /// [`Error::UnknownSale`].
     pub async fn project(
         &self,
-        consumer: &str,
+        log: &str,
         after: u64,
         through: u64,
         events: &[Event],
     ) -> Result<()> {
-        assert!(after <= through, "a position never goes back, not from {after} to {through}");
-        let moved = patiently!(self.try_to_project(consumer, after, through, events).await);
-        match moved {
-            // Somebody else began at the same moment, and was first.
-            Err(Error::Database { doing: MOVING, source }) if source.is_duplicate() => {
-                Err(Error::PositionMoved {
-                    consumer: consumer.to_owned(),
-                    expected: after,
-                    found: self.position(consumer).await?,
-                })
-            }
-            moved => moved,
-        }
-    }
-
-    async fn try_to_project(
-        &self,
-        consumer: &str,
-        after: u64,
-        through: u64,
-        events: &[Event],
-    ) -> Result<()> {
-        let mut tx = self.begin().await?;
-        move_position(&mut tx, consumer, after, through).await?;
-        let marked = write(&mut tx, events).await?;
-        tx.commit().await.when(DOING)?;
+        let written = |mut tx: Transaction| async move {
+            let marked = write(&mut tx, events).await?;
+            Ok((tx, marked))
+        };
+        let marked = self.advance(RECORDS, log, after, through, written).await?;
         reviews::tell(&marked);
         Ok(())
     }
@@ -87,33 +64,6 @@ impl Store {
 /// A pool's id as the database has it.
 pub(crate) fn sql_id(pool: PoolId) -> i64 {
     i64::try_from(pool.get()).expect("PoolId::new checks that it fits")
-}
-
-/// Takes the row of the position, so that whoever else would move it waits, and then finds that it
-/// is not where they thought. Where there is no row yet, the key decides who makes it.
-async fn move_position(
-    tx: &mut Transaction,
-    consumer: &str,
-    after: u64,
-    through: u64,
-) -> Result<()> {
-    let seq = |seq: u64| Value::Int(i64::try_from(seq).expect("no log has 2^63 events"));
-    let update = sql!("UPDATE positions SET seq = ? WHERE consumer = ? AND seq = ?");
-    let moved = tx.execute(update, &[seq(through), consumer.into(), seq(after)]).await;
-    if moved.when(MOVING)? == 1 {
-        return Ok(());
-    }
-    let select = sql!("SELECT consumer, seq FROM positions WHERE consumer = ?");
-    let found = tx.fetch_optional(select, &[consumer.into()]).await.when(MOVING)?;
-    if found.is_some() || after != 0 {
-        return Err(Error::PositionMoved {
-            consumer: consumer.to_owned(),
-            expected: after,
-            found: found.as_ref().map_or(Ok(0), settings::read_position)?,
-        });
-    }
-    let insert = sql!("INSERT INTO positions (consumer, seq) VALUES (?, ?)");
-    tx.execute(insert, &[consumer.into(), seq(through)]).await.when(MOVING).map(drop)
 }
 
 /// Writes the events, and says which orders were marked for a person to look at.

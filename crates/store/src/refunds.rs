@@ -2,7 +2,7 @@
 //! is known only here, so it waits for the disk, and nothing in the log takes it back.
 
 use qiang_core::{ClaimId, PaymentId, PoolId, Refund, RefundReason, Timestamp};
-use qiang_sql::{Insert, Params, Row, Tail, Value, sql};
+use qiang_sql::{Existing, Insert, Params, Row, Table, Value, sql};
 
 use crate::error::{Result, While};
 use crate::fields::Fields;
@@ -84,15 +84,15 @@ pub enum SettleOutcome {
     NoSuchRefund,
 }
 
+static REFUNDS: Table = Table {
+    name: "refunds",
+    key: "sale_id, payment_id",
+    fixed: "number, amount_cents, reason, due_at",
+    changing: "status, settled_at",
+};
+
 /// A refund that is known stays as it is: a settled one never becomes due again.
-pub(crate) static INSERT: Insert = Insert::new(
-    "INSERT INTO refunds (sale_id, payment_id, number, amount_cents, reason, due_at, status)",
-    "(?, ?, ?, ?, ?, ?, 'due')",
-    Tail {
-        on_conflict: "ON CONFLICT (sale_id, payment_id) DO NOTHING",
-        on_duplicate_key: "ON DUPLICATE KEY UPDATE number = number",
-    },
-);
+pub(crate) static INSERT: Insert = Insert::new(&REFUNDS, Existing::Stays);
 
 pub(crate) fn bind(params: &mut Params, refund: &&Refund) {
     params
@@ -101,16 +101,14 @@ pub(crate) fn bind(params: &mut Params, refund: &&Refund) {
         .add(refund.order.number)
         .add(refund.amount.get())
         .add(refund.reason.as_str())
-        .add(refund.at.millis());
+        .add(refund.at.millis())
+        .add(RefundStatus::Due.as_str())
+        .add(Value::Null);
 }
 
 macro_rules! select {
     ($which:literal) => {
-        sql!(concat!(
-            "SELECT sale_id, payment_id, number, amount_cents, reason, due_at, status, settled_at
-             FROM refunds WHERE ",
-            $which
-        ))
+        sql!([REFUNDS] concat!("SELECT {refunds} FROM refunds WHERE ", $which))
     };
 }
 
@@ -190,7 +188,7 @@ impl Store {
 }
 
 fn read(row: &Row) -> Result<RefundRecord> {
-    let mut fields = Fields::new(row, "refunds", 2);
+    let mut fields = Fields::new(row, &REFUNDS);
     let (pool, payment) = (fields.pool()?, fields.id(PaymentId::new)?);
     let refund = Refund {
         order: ClaimId { pool, number: fields.number()? },

@@ -11,17 +11,15 @@
 use std::collections::HashMap;
 
 use qiang_core::{ClaimId, PaymentId, Timestamp};
-use qiang_sql::{Insert, Params, Row, Statement, Tail, Transaction, Value, sql};
+use qiang_sql::{Existing, Insert, Listed, MAX_ITEMS, Params, Row, Table, Transaction, Value, sql};
 
 use crate::error::{Result, While};
 use crate::fields::Fields;
-use crate::payments::Payment;
+use crate::payments::{PAYMENTS, Payment};
 use crate::project::sql_id;
 use crate::{Store, page, patiently};
 
 const DOING: &str = "comparing payment ids";
-/// Payment ids asked for at once.
-const AT_ONCE: usize = 256;
 
 /// An order whose payment has paid an order of another sale before.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,15 +76,34 @@ impl ReviewStatus {
     }
 }
 
+/// Which order has a payment id.
+static OWNERS: Table = Table {
+    name: "payment_ids",
+    key: "payment_id",
+    fixed: "",
+    changing: "sale_id, number, paid_at",
+};
+
+static REVIEWS: Table = Table {
+    name: "reviews",
+    key: "sale_id, number",
+    fixed: "payment_id, paid_at",
+    changing: "other_sale_id, other_number, status, ended_at",
+};
+
 /// Whoever comes first takes the id; whether that was right is looked at afterwards.
-static TAKE: Insert = Insert::new(
-    "INSERT INTO payment_ids (payment_id, sale_id, number, paid_at)",
-    "(?, ?, ?, ?)",
-    Tail {
-        on_conflict: "ON CONFLICT (payment_id) DO NOTHING",
-        on_duplicate_key: "ON DUPLICATE KEY UPDATE number = number",
-    },
-);
+static TAKE: Insert = Insert::new(&OWNERS, Existing::Stays);
+
+static MARK: Insert = Insert::new(&REVIEWS, Existing::IsAnError);
+
+static FIND_OWNERS: Listed =
+    Listed::over(&[&OWNERS], "SELECT {payment_ids} FROM payment_ids WHERE payment_id IN ({list})");
+
+macro_rules! select {
+    ($which:literal) => {
+        sql!([REVIEWS] concat!("SELECT {reviews} FROM reviews WHERE ", $which))
+    };
+}
 
 /// An order and when it was paid: the lowest of those with one payment id has it.
 type Paid = (Timestamp, ClaimId);
@@ -102,10 +119,12 @@ pub(crate) async fn write(tx: &mut Transaction, payments: &[Payment]) -> Result<
     sorted.sort_by_key(|payment| (&payment.payment, payment.paid_at, payment.order));
     TAKE.run(tx, &sorted, bind).await.when(DOING)?;
     let mut marked = Vec::new();
-    for payments in sorted.chunks(AT_ONCE) {
-        let owners = owners(tx, payments).await?;
+    for payments in sorted.chunks(MAX_ITEMS) {
+        let ids: Vec<_> = payments.iter().map(|paid| paid.payment.as_str().into()).collect();
+        let owners = FIND_OWNERS.fetch(tx, &[], &ids, &[]).await.when(DOING)?;
+        let owners: HashMap<_, _> = owners.iter().map(read_owner).collect::<Result<_>>()?;
         for payment in payments {
-            if owners.get(&payment.payment) != Some(&payment.order) {
+            if owners.get(&payment.payment).map(|(_, order)| order) != Some(&payment.order) {
                 marked.append(&mut contest(tx, payment).await?);
             }
         }
@@ -132,45 +151,34 @@ fn bind(params: &mut Params, payment: &&Payment) {
         .add(payment.paid_at.millis());
 }
 
-/// The orders that have these payment ids.
-async fn owners(
-    tx: &mut Transaction,
-    payments: &[&Payment],
-) -> Result<HashMap<PaymentId, ClaimId>> {
-    let (select, ids) = select_owners(payments.iter().map(|paid| &paid.payment));
-    let rows = tx.fetch_all(&select, &ids).await.when(DOING)?;
-    rows.iter().map(read_owner).collect()
+fn bind_review(params: &mut Params, review: &Review) {
+    params
+        .add(sql_id(review.order.pool))
+        .add(review.order.number)
+        .add(review.payment.as_str())
+        .add(review.paid_at.millis())
+        .add(sql_id(review.other.pool))
+        .add(review.other.number)
+        .add(review.status().as_str())
+        .add(review.ended_at.map(Timestamp::millis));
 }
 
-fn select_owners<'a>(payments: impl Iterator<Item = &'a PaymentId>) -> (Statement, Vec<Value<'a>>) {
-    let ids: Vec<Value<'_>> = payments.map(|payment| payment.as_str().into()).collect();
-    let places = vec!["?"; ids.len()].join(", ");
-    let select = format!(
-        "SELECT payment_id, sale_id, number FROM payment_ids WHERE payment_id IN ({places})"
-    );
-    (Statement::built(select), ids)
-}
-
-fn read_owner(row: &Row) -> Result<(PaymentId, ClaimId)> {
-    let mut fields = Fields::new(row, "payment_ids", 1);
-    Ok((fields.id(PaymentId::new)?, fields.claim_id()?))
+fn read_owner(row: &Row) -> Result<(PaymentId, Paid)> {
+    let mut fields = Fields::new(row, &OWNERS);
+    let (payment, order) = (fields.id(PaymentId::new)?, fields.claim_id()?);
+    Ok((payment, (fields.time()?, order)))
 }
 
 /// Puts all orders that one payment paid in their order: the first has it, the others are marked.
 async fn contest(tx: &mut Transaction, payment: &Payment) -> Result<Vec<Review>> {
     let id = Value::Text(payment.payment.as_str());
     // Locked, so that of two who come with the same id the second sees what the first has marked.
-    let owner = sql!(
-        sqlite: "SELECT paid_at, sale_id, number FROM payment_ids WHERE payment_id = ?",
-        mysql: "SELECT paid_at, sale_id, number FROM payment_ids WHERE payment_id = ? FOR UPDATE",
-        postgres: "SELECT paid_at, sale_id, number FROM payment_ids WHERE payment_id = ?
-                   FOR UPDATE",
-    );
+    let owner = sql!([OWNERS] "SELECT {payment_ids} FROM payment_ids WHERE payment_id = ? {lock}");
     let owner = tx.fetch_optional(owner, &[id]).await.when(DOING)?;
-    let owner = owner.as_ref().map(read_paid).transpose()?;
-    let marked = sql!("SELECT paid_at, sale_id, number FROM reviews WHERE payment_id = ?");
-    let marked = tx.fetch_all(marked, &[id]).await.when(DOING)?;
-    let marked: Vec<Paid> = marked.iter().map(read_paid).collect::<Result<_>>()?;
+    let owner = owner.as_ref().map(read_owner).transpose()?.map(|(_, paid)| paid);
+    let marked = tx.fetch_all(select!("payment_id = ?"), &[id]).await.when(DOING)?;
+    let paid = |row| read(row).map(|review| (review.paid_at, review.order));
+    let marked: Vec<Paid> = marked.iter().map(paid).collect::<Result<_>>()?;
 
     let new = (payment.paid_at, payment.order);
     let known = |order: ClaimId| marked.iter().any(|(_, marked)| *marked == order);
@@ -183,25 +191,16 @@ async fn contest(tx: &mut Transaction, payment: &Payment) -> Result<Vec<Review>>
     if owner != Some(*first) {
         hand_over(tx, id, *first).await?;
     }
-    let mut made = Vec::new();
-    for (paid_at, order) in rest.iter().copied().filter(|(_, order)| !known(*order)) {
-        let insert = sql!(
-            "INSERT INTO reviews
-                (sale_id, number, payment_id, paid_at, other_sale_id, other_number, status)
-             VALUES (?, ?, ?, ?, ?, ?, 'pending')"
-        );
-        let values = [
-            sql_id(order.pool).into(),
-            order.number.into(),
-            id,
-            paid_at.millis().into(),
-            sql_id(first.1.pool).into(),
-            first.1.number.into(),
-        ];
-        tx.execute(insert, &values).await.when(DOING)?;
-        let (payment, other) = (payment.payment.clone(), first.1);
-        made.push(Review { order, payment, paid_at, other, ended_at: None });
-    }
+    let new = rest.iter().filter(|(_, order)| !known(*order));
+    let review = |(paid_at, order): &Paid| Review {
+        order: *order,
+        payment: payment.payment.clone(),
+        paid_at: *paid_at,
+        other: first.1,
+        ended_at: None,
+    };
+    let made: Vec<Review> = new.map(review).collect();
+    MARK.run(tx, &made, bind_review).await.when(DOING)?;
     Ok(made)
 }
 
@@ -215,22 +214,6 @@ async fn hand_over(tx: &mut Transaction, id: Value<'_>, (paid_at, order): Paid) 
     tx.execute(point, &[pool, number, id]).await.when(DOING)?;
     let free = sql!("DELETE FROM reviews WHERE sale_id = ? AND number = ?");
     tx.execute(free, &[pool, number]).await.when(DOING).map(drop)
-}
-
-fn read_paid(row: &Row) -> Result<Paid> {
-    let mut fields = Fields::new(row, "payment_ids", 3);
-    Ok((fields.time()?, fields.claim_id()?))
-}
-
-macro_rules! select {
-    ($which:literal) => {
-        sql!(concat!(
-            "SELECT sale_id, number, payment_id, paid_at, other_sale_id, other_number, status,
-                ended_at
-             FROM reviews WHERE ",
-            $which
-        ))
-    };
 }
 
 impl Store {
@@ -274,7 +257,7 @@ impl Store {
     pub async fn pending_reviews(&self) -> Result<u64> {
         let count = sql!("SELECT COUNT(*) FROM reviews WHERE status = 'pending'");
         let row = self.database.fetch_optional(count, &[]).await.when("counting reviews")?;
-        row.as_ref().map_or(Ok(0), |row| Fields::new(row, "reviews", 0).number())
+        row.as_ref().map_or(Ok(0), |row| Fields::new(row, &REVIEWS).number())
     }
 
     /// Notes that somebody has looked at an order, once; it is on the disk when this returns. Says
@@ -296,11 +279,13 @@ impl Store {
         payments: &[&PaymentId],
     ) -> Result<HashMap<PaymentId, ClaimId>> {
         let mut orders = HashMap::with_capacity(payments.len());
-        for payments in payments.chunks(AT_ONCE) {
-            let (select, ids) = select_owners(payments.iter().copied());
-            let rows = self.database.fetch_all(&select, &ids).await;
+        for payments in payments.chunks(MAX_ITEMS) {
+            let ids: Vec<_> = payments.iter().map(|payment| payment.as_str().into()).collect();
+            let (select, ids) = FIND_OWNERS.sized(&[], &ids, &[]);
+            let rows = self.database.fetch_all(select, &ids).await;
             for row in &rows.when("looking for payment ids")? {
-                orders.extend([read_owner(row)?]);
+                let (payment, (_, order)) = read_owner(row)?;
+                orders.insert(payment, order);
             }
         }
         Ok(orders)
@@ -315,13 +300,13 @@ impl Store {
              WHERE i.payment_id IS NULL ORDER BY p.sale_id, p.payment_id LIMIT ?"
         );
         let rows = self.database.fetch_all(select, &[page(max).into()]).await;
-        let read = |row| Fields::new(row, "payments", 2).claim_id();
+        let read = |row| Fields::new(row, &PAYMENTS).claim_id();
         rows.when("looking for payment ids")?.iter().map(read).collect()
     }
 }
 
 fn read(row: &Row) -> Result<Review> {
-    let mut fields = Fields::new(row, "reviews", 2);
+    let mut fields = Fields::new(row, &REVIEWS);
     let (order, payment) = (fields.claim_id()?, fields.id(PaymentId::new)?);
     let (paid_at, other) = (fields.time()?, fields.claim_id()?);
     let ended_at = match fields.word(ReviewStatus::from_word)? {

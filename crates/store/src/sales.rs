@@ -8,7 +8,7 @@ use qiang_core::{
     Cents, Flow, LimitBy, PoolChange, PoolId, PoolState, PriceStep, Reclaim, Supply, Terms,
     Timestamp,
 };
-use qiang_sql::{Insert, Params, Row, Statement, Tail, Transaction, Value, sql};
+use qiang_sql::{Existing, Insert, Listed, Params, Row, Table, Transaction, sql};
 use serde_json::json;
 
 use crate::error::{Result, Unreadable, While};
@@ -89,64 +89,22 @@ impl SaleState {
     }
 }
 
-macro_rules! columns {
-    () => {
-        "id, version, state, title, sku, units, portions, limit_per_user, limit_by, price_cents, \
-         price_steps, opens_at, closes_at, flow, hold_ms, pay_ms, reclaim, total, closed_at, \
-         cleared_at, changed_at, buckets"
-    };
-}
+/// Terms never change, so only the rest does.
+static SALES: Table = Table {
+    name: "sales",
+    key: "id",
+    fixed: "title, sku, units, portions, limit_per_user, limit_by, price_cents, price_steps, \
+        opens_at, closes_at, flow, hold_ms, pay_ms, reclaim, buckets",
+    changing: "version, state, total, closed_at, cleared_at, changed_at",
+};
 
-const INSERT: &str = concat!("INSERT INTO sales (", columns!(), ")");
-const ROW: &str = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
-
-/// Terms never change, so only the rest is updated.
-pub(crate) static UPSERT: Insert = Insert::new(
-    INSERT,
-    ROW,
-    Tail {
-        on_conflict: "ON CONFLICT (id) DO UPDATE SET
-            version = excluded.version, state = excluded.state, total = excluded.total,
-            closed_at = excluded.closed_at, cleared_at = excluded.cleared_at,
-            changed_at = excluded.changed_at
-         WHERE excluded.version > sales.version",
-        on_duplicate_key: "ON DUPLICATE KEY UPDATE
-            state = IF(VALUES(version) > version, VALUES(state), state),
-            total = IF(VALUES(version) > version, VALUES(total), total),
-            closed_at = IF(VALUES(version) > version, VALUES(closed_at), closed_at),
-            cleared_at = IF(VALUES(version) > version, VALUES(cleared_at), cleared_at),
-            changed_at = IF(VALUES(version) > version, VALUES(changed_at), changed_at),
-            version = GREATEST(VALUES(version), version)",
-    },
-);
+pub(crate) static UPSERT: Insert = Insert::new(&SALES, Existing::YieldsToNewer);
 
 /// Replaces all there is of a sale, in place: others may refer to it.
-pub(crate) static OVERWRITE: Insert = Insert::new(
-    INSERT,
-    ROW,
-    Tail {
-        on_conflict: "ON CONFLICT (id) DO UPDATE SET
-            version = excluded.version, state = excluded.state, title = excluded.title,
-            sku = excluded.sku, units = excluded.units, portions = excluded.portions,
-            limit_per_user = excluded.limit_per_user, limit_by = excluded.limit_by,
-            price_cents = excluded.price_cents, price_steps = excluded.price_steps,
-            opens_at = excluded.opens_at, closes_at = excluded.closes_at, flow = excluded.flow,
-            hold_ms = excluded.hold_ms, pay_ms = excluded.pay_ms, reclaim = excluded.reclaim,
-            total = excluded.total, closed_at = excluded.closed_at,
-            cleared_at = excluded.cleared_at, changed_at = excluded.changed_at,
-            buckets = excluded.buckets",
-        on_duplicate_key: "ON DUPLICATE KEY UPDATE
-            version = VALUES(version), state = VALUES(state), title = VALUES(title),
-            sku = VALUES(sku), units = VALUES(units), portions = VALUES(portions),
-            limit_per_user = VALUES(limit_per_user), limit_by = VALUES(limit_by),
-            price_cents = VALUES(price_cents), price_steps = VALUES(price_steps),
-            opens_at = VALUES(opens_at), closes_at = VALUES(closes_at), flow = VALUES(flow),
-            hold_ms = VALUES(hold_ms), pay_ms = VALUES(pay_ms), reclaim = VALUES(reclaim),
-            total = VALUES(total), closed_at = VALUES(closed_at),
-            cleared_at = VALUES(cleared_at), changed_at = VALUES(changed_at),
-            buckets = VALUES(buckets)",
-    },
-);
+pub(crate) static OVERWRITE: Insert = Insert::new(&SALES, Existing::IsReplaced);
+
+static FACTS: Listed =
+    Listed::over(&[], "SELECT id, sku, title, pay_ms FROM sales WHERE id IN ({list})");
 
 pub(crate) fn bind(params: &mut Params, sale: &Sale) {
     let terms = &sale.terms;
@@ -162,8 +120,6 @@ pub(crate) fn bind(params: &mut Params, sale: &Sale) {
     let steps = terms.price_steps.iter().map(|step| json!([step.after_sold, step.price.get()]));
     params
         .add(sql_id(sale.id))
-        .add(sale.version)
-        .add(sale.state.as_str())
         .add(terms.title.as_str())
         .add(terms.sku.as_str())
         .add(units)
@@ -184,11 +140,13 @@ pub(crate) fn bind(params: &mut Params, sale: &Sale) {
             Reclaim::Allowed => "allowed",
             Reclaim::Never => "never",
         })
+        .add(u32::from(terms.buckets))
+        .add(sale.version)
+        .add(sale.state.as_str())
         .add(sale.total)
         .add(sale.closed_at.map(|at| at.millis()))
         .add(sale.cleared_at.map(|at| at.millis()))
-        .add(sale.changed_at.millis())
-        .add(u32::from(terms.buckets));
+        .add(sale.changed_at.millis());
 }
 
 /// What an order takes from its sale. Terms never change, so any version of the sale will do.
@@ -203,36 +161,28 @@ pub(crate) async fn facts(
     tx: &mut Transaction,
     sales: &[PoolId],
 ) -> Result<HashMap<PoolId, SaleFacts>> {
-    /// Sales asked for at once.
-    const AT_ONCE: usize = 500;
-    let mut known = HashMap::with_capacity(sales.len());
-    for sales in sales.chunks(AT_ONCE) {
-        let ids: Vec<Value<'_>> = sales.iter().map(|sale| sql_id(*sale).into()).collect();
-        let places = vec!["?"; ids.len()].join(", ");
-        let select = format!("SELECT id, sku, title, pay_ms FROM sales WHERE id IN ({places})");
-        let rows = tx.fetch_all(&Statement::built(select), &ids).await;
-        for row in &rows.when("reading sales")? {
-            let mut fields = Fields::new(row, "sales", 1);
-            let id = fields.pool()?;
-            let (sku, title) = (fields.text()?.into(), fields.text()?.into());
-            known.insert(id, SaleFacts { sku, title, pay_ms: fields.number_or_none()? });
-        }
-    }
-    Ok(known)
+    let ids: Vec<_> = sales.iter().map(|sale| sql_id(*sale).into()).collect();
+    let rows = FACTS.fetch(tx, &[], &ids, &[]).await.when("reading sales")?;
+    let read = |row| {
+        let mut fields = Fields::new(row, &SALES);
+        let id = fields.pool()?;
+        let (sku, title) = (fields.text()?.into(), fields.text()?.into());
+        Ok((id, SaleFacts { sku, title, pay_ms: fields.number_or_none()? }))
+    };
+    rows.iter().map(read).collect()
 }
 
 impl Store {
     /// One sale.
     pub async fn sale(&self, id: PoolId) -> Result<Option<Sale>> {
-        let select = sql!(concat!("SELECT ", columns!(), " FROM sales WHERE id = ?"));
+        let select = sql!([SALES] "SELECT {sales} FROM sales WHERE id = ?");
         let row = self.database.fetch_optional(select, &[sql_id(id).into()]).await;
         row.when("reading a sale")?.as_ref().map(read).transpose()
     }
 
     /// The sales with ids above `after`, by rising id, which is the order they were made in.
     pub async fn sales_page(&self, after: Option<PoolId>, max: u32) -> Result<Vec<Sale>> {
-        let select =
-            sql!(concat!("SELECT ", columns!(), " FROM sales WHERE id > ? ORDER BY id LIMIT ?"));
+        let select = sql!([SALES] "SELECT {sales} FROM sales WHERE id > ? ORDER BY id LIMIT ?");
         let values = [after.map_or(0, sql_id).into(), page(max).into()];
         let rows = self.database.fetch_all(select, &values).await;
         rows.when("reading sales")?.iter().map(read).collect()
@@ -240,21 +190,17 @@ impl Store {
 }
 
 fn read(row: &Row) -> Result<Sale> {
-    let mut fields = Fields::new(row, "sales", 1);
-    let (id, version) = (fields.pool()?, fields.number()?);
-    let state = fields.word(SaleState::from_word)?;
-    let mut sale = Sale {
-        id,
-        version,
-        state,
+    let mut fields = Fields::new(row, &SALES);
+    Ok(Sale {
+        id: fields.pool()?,
         terms: read_terms(&mut fields)?,
+        version: fields.number()?,
+        state: fields.word(SaleState::from_word)?,
         total: fields.number()?,
         closed_at: fields.time_or_none()?,
         cleared_at: fields.time_or_none()?,
         changed_at: fields.time()?,
-    };
-    sale.terms.buckets = fields.number()?;
-    Ok(sale)
+    })
 }
 
 fn read_terms(fields: &mut Fields<'_>) -> Result<Terms> {
@@ -298,7 +244,7 @@ fn read_terms(fields: &mut Fields<'_>) -> Result<Terms> {
             "never" => Some(Reclaim::Never),
             _ => None,
         })?,
-        buckets: 1,
+        buckets: fields.number()?,
     })
 }
 

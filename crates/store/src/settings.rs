@@ -1,76 +1,43 @@
-//! Small named facts that belong to the installation, and how far each reader of the log is.
+//! Small named facts that belong to the installation.
 
-use qiang_sql::{Row, sql};
+use qiang_sql::{Existing, Insert, Row, Table, sql};
 
 use crate::error::{Result, While};
 use crate::fields::Fields;
 use crate::{Store, patiently};
 
-/// The most positions listed at once; a log has a handful of consumers for each of its parts.
-const MAX_POSITIONS: i64 = 10_000;
+/// The most settings listed at once.
+const MAX_SETTINGS: i64 = 10_000;
+
+static SETTINGS: Table = Table { name: "settings", key: "name", fixed: "", changing: "value" };
+
+static PUT: Insert = Insert::new(&SETTINGS, Existing::IsReplaced);
 
 impl Store {
-    /// How far a consumer of the log has come; 0 if it never began.
-    pub async fn position(&self, consumer: &str) -> Result<u64> {
-        let select = sql!("SELECT consumer, seq FROM positions WHERE consumer = ?");
-        let row = self.database.fetch_optional(select, &[consumer.into()]).await;
-        row.when("reading a position")?.as_ref().map_or(Ok(0), read_position)
-    }
-
-    /// The consumers whose names begin with `prefix`, by name, and how far each has come.
-    pub async fn positions(&self, prefix: &str) -> Result<Vec<(String, u64)>> {
-        let select = sql!(
-            "SELECT consumer, seq FROM positions WHERE consumer >= ? AND consumer <= ?
-             ORDER BY consumer LIMIT ?"
-        );
-        let last = last(prefix);
-        let values = [prefix.into(), last.as_str().into(), MAX_POSITIONS.into()];
-        let rows = self.database.fetch_all(select, &values).await.when("reading positions")?;
-        let read = |row| {
-            let consumer = Fields::new(row, "positions", 1).text()?.to_owned();
-            Ok((consumer, read_position(row)?))
-        };
-        rows.iter().map(read).collect()
-    }
-
     /// The value of a setting, if it was ever put.
     pub async fn setting(&self, name: &str) -> Result<Option<String>> {
-        let select = sql!("SELECT name, value FROM settings WHERE name = ?");
+        let select = sql!([SETTINGS] "SELECT {settings} FROM settings WHERE name = ?");
         let row = self.database.fetch_optional(select, &[name.into()]).await;
-        let read = |row: Row| {
-            let mut fields = Fields::new(&row, "settings", 1);
-            fields.text()?;
-            fields.text().map(str::to_owned)
-        };
-        row.when("reading a setting")?.map(read).transpose()
+        let row = row.when("reading a setting")?;
+        row.as_ref().map(|row| read(row).map(|(_, value)| value)).transpose()
     }
 
     /// The settings whose names begin with `prefix`, by name.
     pub async fn settings(&self, prefix: &str) -> Result<Vec<(String, String)>> {
         let select = sql!(
-            "SELECT name, value FROM settings WHERE name >= ? AND name <= ? ORDER BY name LIMIT ?"
+            [SETTINGS] "SELECT {settings} FROM settings WHERE name >= ? AND name <= ?
+                        ORDER BY name LIMIT ?"
         );
         let last = last(prefix);
-        let values = [prefix.into(), last.as_str().into(), MAX_POSITIONS.into()];
+        let values = [prefix.into(), last.as_str().into(), MAX_SETTINGS.into()];
         let rows = self.database.fetch_all(select, &values).await.when("reading settings")?;
-        let read = |row| {
-            let mut fields = Fields::new(row, "settings", 1);
-            Ok((fields.text()?.to_owned(), fields.text()?.to_owned()))
-        };
         rows.iter().map(read).collect()
     }
 
     /// Sets a setting, in place of what it was; it is on the disk when this returns.
     pub async fn put_setting(&self, name: &str, value: &str) -> Result<()> {
-        let upsert = sql!(
-            sqlite: "INSERT INTO settings (name, value) VALUES (?, ?)
-                     ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-            mysql: "INSERT INTO settings (name, value) VALUES (?, ?)
-                    ON DUPLICATE KEY UPDATE value = VALUES(value)",
-            postgres: "INSERT INTO settings (name, value) VALUES (?, ?)
-                       ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-        );
-        let put = patiently!(self.database.execute(upsert, &[name.into(), value.into()]).await);
+        let put = PUT.one(self.database.dialect());
+        let put = patiently!(self.database.execute(put, &[name.into(), value.into()]).await);
         put.when("writing a setting").map(drop)
     }
 
@@ -98,11 +65,9 @@ impl Store {
     }
 }
 
-/// A row of consumer and position.
-pub(crate) fn read_position(row: &Row) -> Result<u64> {
-    let mut fields = Fields::new(row, "positions", 1);
-    fields.text()?;
-    fields.number()
+fn read(row: &Row) -> Result<(String, String)> {
+    let mut fields = Fields::new(row, &SETTINGS);
+    Ok((fields.text()?.to_owned(), fields.text()?.to_owned()))
 }
 
 /// What comes last of all that begins with `prefix`.

@@ -4,15 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use qiang_core::decide::Fate;
-use qiang_core::{
-    ClaimId, Command, LimitBy, PaymentId, PoolId, RequestId, Supply, Terms, Timestamp, UserId,
-};
-use qiang_sql::{Transaction, Value, sql};
+use qiang_core::{ClaimId, Command, LimitBy, PoolId, RequestId, Supply, Terms, Timestamp, UserId};
+use qiang_sql::{Listed, Transaction, Value, sql};
 
 use super::excerpt::{Excerpt, buyer_name};
 use super::fault::Fault;
-use super::list::Listed;
-use super::rows::{self, claim_columns, pool_columns};
+use super::rows::{self, Fields};
+use super::tables::{BUYERS, CLAIMS, PAYMENTS, POOLS, TERMS};
 
 /// Rules of pools that are kept in memory; they never change.
 const MAX_TERMS: usize = 1_024;
@@ -53,42 +51,37 @@ struct Wanted<'a> {
     takes: u32,
 }
 
-static POOLS: Listed = Listed::within(concat!(
-    "SELECT ",
-    pool_columns!(),
-    " FROM engine_pools p WHERE p.id IN ({list})"
-));
+static FIND_POOLS: Listed =
+    Listed::over(&[&POOLS], "SELECT {engine_pools} FROM engine_pools WHERE id IN ({list})");
 
 /// In the order of the index, so that it ends with the last row that is wanted.
-static OVERDUE: Listed = Listed::within(concat!(
-    "SELECT ",
-    claim_columns!(),
-    ", pool_id, due FROM engine_claims WHERE pool_id IN ({list}) AND due <= ?
-     ORDER BY pool_id, due, number LIMIT ?"
-));
-
-static TERMS: Listed =
-    Listed::within("SELECT pool_id, opened FROM engine_terms WHERE pool_id IN ({list})");
-
-static CLAIMS: Listed = Listed::within(concat!(
-    "SELECT ",
-    claim_columns!(),
-    " FROM engine_claims WHERE pool_id = ? AND number IN ({list})"
-));
-
-static REQUESTS: Listed = Listed::within(concat!(
-    "SELECT ",
-    claim_columns!(),
-    " FROM engine_claims WHERE pool_id = ? AND request_key IN ({list})"
-));
-
-static BUYERS: Listed = Listed::within(
-    "SELECT name, latest, used FROM engine_buyers WHERE pool_id = ? AND name IN ({list})",
+static FIND_OVERDUE: Listed = Listed::over(
+    &[&CLAIMS],
+    "SELECT {engine_claims} FROM engine_claims WHERE pool_id IN ({list}) AND due <= ?
+     ORDER BY pool_id, due, number LIMIT ?",
 );
 
-static PAYMENTS: Listed = Listed::within(
-    "SELECT payment_id, order_number, claim, amount_cents, reason, at
-     FROM engine_payments WHERE pool_id = ? AND payment_id IN ({list})",
+static FIND_TERMS: Listed =
+    Listed::over(&[&TERMS], "SELECT {engine_terms} FROM engine_terms WHERE pool_id IN ({list})");
+
+static FIND_CLAIMS: Listed = Listed::over(
+    &[&CLAIMS],
+    "SELECT {engine_claims} FROM engine_claims WHERE pool_id = ? AND number IN ({list})",
+);
+
+static FIND_REQUESTS: Listed = Listed::over(
+    &[&CLAIMS],
+    "SELECT {engine_claims} FROM engine_claims WHERE pool_id = ? AND request_key IN ({list})",
+);
+
+static FIND_BUYERS: Listed = Listed::over(
+    &[&BUYERS],
+    "SELECT {engine_buyers} FROM engine_buyers WHERE pool_id = ? AND name IN ({list})",
+);
+
+static FIND_PAYMENTS: Listed = Listed::over(
+    &[&PAYMENTS],
+    "SELECT {engine_payments} FROM engine_payments WHERE pool_id = ? AND payment_id IN ({list})",
 );
 
 impl Loaded {
@@ -100,22 +93,22 @@ impl Loaded {
     ) -> Result<Self, Fault> {
         let mut loaded = Self::default();
         let ids: Vec<_> = pools.iter().map(|pool| id(*pool)).collect();
-        let found = POOLS.fetch(transaction, &[], &ids, &[]).await?;
+        let found = FIND_POOLS.fetch(transaction, &[], &ids, &[]).await?;
         let mut unknown = Vec::new();
         for row in &found {
-            let pool = rows::pool_id(row, 0)?;
+            let pool = rows::pool_id(row)?;
             if cache.get(pool).is_none() {
                 unknown.push(id(pool));
             }
         }
         let mut read = HashMap::new();
-        for row in TERMS.fetch(transaction, &[], &unknown, &[]).await? {
-            let (pool, terms) = (rows::pool_id(&row, 0)?, rows::terms(&row, 1)?);
+        for row in FIND_TERMS.fetch(transaction, &[], &unknown, &[]).await? {
+            let (pool, terms) = rows::terms(&row)?;
             cache.keep(pool, &terms);
             read.insert(pool, terms);
         }
         for row in &found {
-            let pool = rows::pool_id(row, 0)?;
+            let pool = rows::pool_id(row)?;
             let terms = read.get(&pool).cloned().or_else(|| cache.get(pool));
             let terms = terms.ok_or(Fault::Missing { what: "the rules of a pool" })?;
             loaded.pools.insert(pool, Some(rows::pool(row, terms)?));
@@ -139,12 +132,11 @@ impl Loaded {
         let limit = i64::try_from(max).unwrap_or(i64::MAX);
         let after = [now.millis().into(), limit.into()];
         let mut overdue = Vec::new();
-        for row in OVERDUE.fetch(transaction, &[], &ids, &after).await? {
-            let pool = rows::pool_id(&row, rows::BEHIND_CLAIM)?;
-            let due = Timestamp::from_millis(row.int(rows::BEHIND_CLAIM + 1)?);
-            let claim = rows::claim(&row, pool)?;
-            overdue.push((claim.claim.id, due));
-            if let Some(Some(excerpt)) = self.pools.get_mut(&pool) {
+        for row in FIND_OVERDUE.fetch(transaction, &[], &ids, &after).await? {
+            let (claim, due) = rows::claim(&row)?;
+            let id = claim.claim.id;
+            overdue.extend(due.map(|due| (id, due)));
+            if let Some(Some(excerpt)) = self.pools.get_mut(&id.pool) {
                 excerpt.add_claim(claim);
             }
         }
@@ -218,7 +210,7 @@ impl<'a> Wanted<'a> {
                     &[id(pool), request.as_str().into()],
                 )
                 .await?;
-            let units = row.map(|row| rows::short(&row, 0)).transpose()?;
+            let units = row.map(|row| Fields::of(&row).short()).transpose()?;
             excerpt.add_restock(request.clone(), units);
         }
         self.read_payments(transaction, excerpt).await?;
@@ -229,8 +221,8 @@ impl<'a> Wanted<'a> {
         let known = 1..=excerpt.counts.claims;
         let numbers = || self.numbers.iter().filter(|number| known.contains(number));
         let items: Vec<_> = numbers().map(|number| (*number).into()).collect();
-        for row in CLAIMS.fetch(transaction, &[id(pool)], &items, &[]).await? {
-            excerpt.add_claim(rows::claim(&row, pool)?);
+        for row in FIND_CLAIMS.fetch(transaction, &[id(pool)], &items, &[]).await? {
+            excerpt.add_claim(rows::claim(&row)?.0);
         }
         if numbers().any(|number| !excerpt.claims.contains_key(number)) {
             return Err(Fault::Missing { what: "a claim" });
@@ -238,8 +230,8 @@ impl<'a> Wanted<'a> {
         let keys = self.requests.iter().map(|(user, id)| rows::request_key(user, id));
         let keys: Vec<_> = keys.collect();
         let requests: Vec<_> = keys.iter().map(|key| key.into()).collect();
-        for row in REQUESTS.fetch(transaction, &[id(pool)], &requests, &[]).await? {
-            excerpt.add_claim(rows::claim(&row, pool)?);
+        for row in FIND_REQUESTS.fetch(transaction, &[id(pool)], &requests, &[]).await? {
+            excerpt.add_claim(rows::claim(&row)?.0);
         }
         for (user, request) in self.requests {
             excerpt.looked_for_request(user, request);
@@ -259,7 +251,7 @@ impl<'a> Wanted<'a> {
                 )
                 .await?;
             for row in free {
-                excerpt.add_free(rows::short(&row, 0)?);
+                excerpt.add_free(Fields::of(&row).short()?);
             }
         }
         Ok(())
@@ -273,8 +265,8 @@ impl<'a> Wanted<'a> {
     ) -> Result<(), Fault> {
         let items: Vec<_> = self.payments.iter().map(|payment| (*payment).into()).collect();
         let pool = id(excerpt.state.id);
-        for row in PAYMENTS.fetch(transaction, &[pool], &items, &[]).await? {
-            let (payment, seen) = (PaymentId::new(row.text(0)?)?, rows::seen(&row, 1)?);
+        for row in FIND_PAYMENTS.fetch(transaction, &[pool], &items, &[]).await? {
+            let (payment, _, seen) = rows::payment(&row)?;
             match seen.fate {
                 Fate::Paid { .. } if excerpt.is_cleared() => excerpt.stale.push(payment),
                 Fate::Paid { claim } => {
@@ -302,8 +294,9 @@ async fn read_buyers(
     names.retain(|name| !excerpt.buyers.contains_key(*name));
     let items: Vec<_> = names.iter().map(|name| (*name).into()).collect();
     let pool = id(excerpt.state.id);
-    for row in BUYERS.fetch(transaction, &[pool], &items, &[]).await? {
-        excerpt.add_buyer(row.text(0)?, Some(rows::buyer(&row, 1)?));
+    for row in FIND_BUYERS.fetch(transaction, &[pool], &items, &[]).await? {
+        let (name, buyer) = rows::buyer(&row)?;
+        excerpt.add_buyer(name, Some(buyer));
     }
     for name in names {
         excerpt.add_buyer(name, None);
@@ -324,8 +317,8 @@ async fn read_latest(transaction: &mut Transaction, excerpt: &mut Excerpt) -> Re
     let latest: BTreeSet<u32> = buyers.map(|buyer| buyer.latest).filter(unread).collect();
     let (pool, items) = (excerpt.state.id, latest.iter().map(|number| (*number).into()));
     let items: Vec<_> = items.collect();
-    for row in CLAIMS.fetch(transaction, &[id(pool)], &items, &[]).await? {
-        excerpt.add_claim(rows::claim(&row, pool)?);
+    for row in FIND_CLAIMS.fetch(transaction, &[id(pool)], &items, &[]).await? {
+        excerpt.add_claim(rows::claim(&row)?.0);
     }
     if latest.iter().any(|number| !excerpt.claims.contains_key(number)) {
         return Err(Fault::Missing { what: "the claim of a buyer" });

@@ -4,6 +4,7 @@ use qiang_core::Event;
 use qiang_sql::sql;
 
 use super::fault::Fault;
+use super::rows::Fields;
 use super::write::position;
 use super::{Engine, Shared, number, rows};
 use crate::{Error, LogError, chain};
@@ -70,7 +71,7 @@ impl Shared {
     async fn positions(&self) -> Result<Vec<u64>, Fault> {
         let all = sql!("SELECT seq FROM engine_partitions ORDER BY id");
         let found = self.database.fetch_all(all, &[]).await?;
-        found.iter().map(|row| seq(row, 0)).collect()
+        found.iter().map(|row| Fields::of(row).position()).collect()
     }
 
     /// One look at the events and at where the log begins and ends.
@@ -92,11 +93,16 @@ impl Shared {
             )
             .await?;
         let Some(first) = found.first() else { return Ok(None) };
-        let (end, oldest) = (seq(first, 0)?, seq(first, 1)?);
+        let mut fields = Fields::of(first);
+        let (end, oldest) = (fields.position()?, fields.position()?);
         let mut events = Vec::with_capacity(found.len());
         for row in &found {
-            if let Some(bytes) = row.bytes_or_null(3)? {
-                events.push((seq(row, 2)?, rows::event(bytes, "an event of the log")?));
+            let mut fields = Fields::of(row);
+            let (_end, _oldest) = (fields.int()?, fields.int()?);
+            if let Some(seq) = fields.int_or_null()? {
+                let seq = u64::try_from(seq);
+                let seq = seq.map_err(|_| Fault::OutOfRange { what: "a position" })?;
+                events.push((seq, rows::event(fields.bytes()?, "an event of the log")?));
             }
         }
         Ok(Some(Found { end, oldest, events }))
@@ -139,8 +145,4 @@ fn log_error(fault: Fault) -> LogError {
             LogError::Nonsense
         }
     }
-}
-
-fn seq(row: &qiang_sql::Row, column: usize) -> Result<u64, Fault> {
-    u64::try_from(row.int(column)?).map_err(|_| Fault::OutOfRange { what: "a position" })
 }

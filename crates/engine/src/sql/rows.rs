@@ -13,69 +13,113 @@ use super::excerpt::{self, Counts, Excerpt};
 use super::fault::Fault;
 use crate::Decoder;
 
-/// The columns [`pool`] reads, of `engine_pools p`.
-macro_rules! pool_columns {
-    () => {
-        "p.id, p.version, p.last_change, p.change_units, p.change_request, p.total, p.available, \
-         p.held, p.ordered, p.paid, p.claims, p.payments, p.refunds, p.next_place, \
-         p.fresh_portion, p.opened_at, p.closed_at, p.changed_at"
-    };
+/// The columns of one row, in the order of its table, from the first on.
+pub(super) struct Fields<'r> {
+    row: &'r Row,
+    next: usize,
 }
 
-/// The column behind those of a pool.
-pub(super) const BEHIND_POOL: usize = 18;
-/// The column behind those of a claim.
-pub(super) const BEHIND_CLAIM: usize = 17;
+impl<'r> Fields<'r> {
+    pub(super) fn of(row: &'r Row) -> Self {
+        Self { row, next: 0 }
+    }
 
-/// The columns [`claim`] reads.
-macro_rules! claim_columns {
-    () => {
-        "number, user_id, identity, request_key, quantity, unit_price_cents, portion_place, state, \
-         version, created_at, changed_at, hold_until, pay_by, payment_id, replaces, replaced_by, \
-         reason"
-    };
+    fn column(&mut self) -> usize {
+        self.next += 1;
+        self.next - 1
+    }
+
+    pub(super) fn int(&mut self) -> Result<i64, Fault> {
+        let column = self.column();
+        Ok(self.row.int(column)?)
+    }
+
+    pub(super) fn int_or_null(&mut self) -> Result<Option<i64>, Fault> {
+        let column = self.column();
+        Ok(self.row.int_or_null(column)?)
+    }
+
+    pub(super) fn text(&mut self) -> Result<&'r str, Fault> {
+        let column = self.column();
+        Ok(self.row.text(column)?)
+    }
+
+    fn text_or_null(&mut self) -> Result<Option<&'r str>, Fault> {
+        let column = self.column();
+        Ok(self.row.text_or_null(column)?)
+    }
+
+    pub(super) fn bytes(&mut self) -> Result<&'r [u8], Fault> {
+        let column = self.column();
+        Ok(self.row.bytes(column)?)
+    }
+
+    pub(super) fn short(&mut self) -> Result<u32, Fault> {
+        u32::try_from(self.int()?).map_err(|_| Fault::OutOfRange { what: "a number" })
+    }
+
+    fn short_or_null(&mut self) -> Result<Option<u32>, Fault> {
+        let number = self.int_or_null()?.map(u32::try_from).transpose();
+        number.map_err(|_| Fault::OutOfRange { what: "a number" })
+    }
+
+    pub(super) fn position(&mut self) -> Result<u64, Fault> {
+        u64::try_from(self.int()?).map_err(|_| Fault::OutOfRange { what: "a position" })
+    }
+
+    pub(super) fn time(&mut self) -> Result<Timestamp, Fault> {
+        self.int().map(Timestamp::from_millis)
+    }
+
+    fn time_or_null(&mut self) -> Result<Option<Timestamp>, Fault> {
+        Ok(self.int_or_null()?.map(Timestamp::from_millis))
+    }
+
+    fn id_or_null<T>(&mut self, make: fn(&str) -> Result<T, BadId>) -> Result<Option<T>, Fault> {
+        Ok(self.text_or_null()?.map(make).transpose()?)
+    }
+
+    pub(super) fn pool_id(&mut self) -> Result<PoolId, Fault> {
+        let id = u64::try_from(self.int()?).ok().and_then(PoolId::new);
+        id.ok_or(Fault::OutOfRange { what: "a pool id" })
+    }
 }
 
-pub(super) use {claim_columns, pool_columns};
-
-pub(super) fn pool_id(row: &Row, column: usize) -> Result<PoolId, Fault> {
-    let id = u64::try_from(row.int(column)?).ok().and_then(PoolId::new);
-    id.ok_or(Fault::OutOfRange { what: "a pool id" })
+/// The pool in the first column.
+pub(super) fn pool_id(row: &Row) -> Result<PoolId, Fault> {
+    Fields::of(row).pool_id()
 }
 
 /// A pool, whose rules are kept elsewhere.
 pub(super) fn pool(row: &Row, terms: Arc<Terms>) -> Result<Excerpt, Fault> {
-    let version = short(row, 1)?;
-    let change = match row.text(2)? {
-        "opened" => PoolChange::Opened,
-        "restocked" => {
-            let request = RequestId::new(row.text(4)?)?;
-            PoolChange::Restocked { units: short(row, 3)?, request }
-        }
-        "closed" => PoolChange::Closed,
-        "cleared" => PoolChange::Cleared,
+    pool_of(&mut Fields::of(row), terms)
+}
+
+/// The same, with more columns behind those of the pool.
+pub(super) fn pool_of(fields: &mut Fields<'_>, terms: Arc<Terms>) -> Result<Excerpt, Fault> {
+    let (id, opened_at, version) = (fields.pool_id()?, fields.time()?, fields.short()?);
+    let (change, units) = (fields.text()?, fields.short_or_null()?);
+    let change = match (change, units, fields.id_or_null(RequestId::new)?) {
+        ("opened", ..) => PoolChange::Opened,
+        ("restocked", Some(units), Some(request)) => PoolChange::Restocked { units, request },
+        ("closed", ..) => PoolChange::Closed,
+        ("cleared", ..) => PoolChange::Cleared,
         _ => return Err(Fault::OutOfRange { what: "the change of a pool" }),
     };
+    let (total, closed_at, at) = (fields.short()?, fields.time_or_null()?, fields.time()?);
+    let state = PoolState { id, version, change, terms, total, closed_at, at };
     let counts = Counts {
         version,
-        available: short(row, 6)?,
-        tally: Tally { held: short(row, 7)?, ordered: short(row, 8)?, paid: short(row, 9)? },
-        claims: short(row, 10)?,
-        payments: short(row, 11)?,
-        refunds: short(row, 12)?,
-        next_place: short(row, 13)?,
-        fresh: short(row, 14)?,
+        available: fields.short()?,
+        tally: Tally { held: fields.short()?, ordered: fields.short()?, paid: fields.short()? },
+        claims: fields.short()?,
+        payments: fields.short()?,
+        refunds: fields.short()?,
+        next_place: fields.short()?,
+        fresh: fields.short()?,
     };
-    let state = PoolState {
-        id: pool_id(row, 0)?,
-        version,
-        change,
-        terms,
-        total: short(row, 5)?,
-        closed_at: time_or_null(row, 16)?,
-        at: Timestamp::from_millis(row.int(17)?),
-    };
-    Ok(Excerpt::new(state, Timestamp::from_millis(row.int(15)?), counts))
+    let _to_sweep = fields.int()?;
+    Ok(Excerpt::new(state, opened_at, counts))
 }
 
 /// The word for a change of a pool.
@@ -96,13 +140,14 @@ pub(super) fn request_key(user: &UserId, request: &RequestId) -> String {
     format!("{user}{BETWEEN}{request}")
 }
 
-pub(super) fn claim(row: &Row, pool: PoolId) -> Result<excerpt::Row, Fault> {
-    let state = State::from_word(row.text(7)?);
+/// A claim, and when it is due.
+pub(super) fn claim(row: &Row) -> Result<(excerpt::Row, Option<Timestamp>), Fault> {
+    let mut fields = Fields::of(row);
     let claim = Claim {
-        id: ClaimId { pool, number: short(row, 0)? },
-        user: UserId::new(row.text(1)?)?,
-        identity: id_or_null(row, 2, Identity::new)?,
-        request: match row.text_or_null(3)? {
+        id: ClaimId { pool: fields.pool_id()?, number: fields.short()? },
+        user: UserId::new(fields.text()?)?,
+        identity: fields.id_or_null(Identity::new)?,
+        request: match fields.text_or_null()? {
             None => None,
             Some(key) => {
                 let (_, request) = key
@@ -111,18 +156,19 @@ pub(super) fn claim(row: &Row, pool: PoolId) -> Result<excerpt::Row, Fault> {
                 Some(RequestId::new(request)?)
             }
         },
-        quantity: short(row, 4)?,
-        unit_price: Cents::new(row.int(5)?),
-        portion: short_or_null(row, 6)?,
-        state: state.ok_or(Fault::OutOfRange { what: "the state of a claim" })?,
-        version: short(row, 8)?,
-        created_at: Timestamp::from_millis(row.int(9)?),
-        changed_at: Timestamp::from_millis(row.int(10)?),
-        hold_until: time_or_null(row, 11)?,
-        pay_by: time_or_null(row, 12)?,
-        payment: id_or_null(row, 13, PaymentId::new)?,
-        replaces: short_or_null(row, 14)?,
-        reason: match row.text_or_null(16)? {
+        quantity: fields.short()?,
+        unit_price: Cents::new(fields.int()?),
+        portion: fields.short_or_null()?,
+        created_at: fields.time()?,
+        hold_until: fields.time_or_null()?,
+        replaces: fields.short_or_null()?,
+        state: State::from_word(fields.text()?)
+            .ok_or(Fault::OutOfRange { what: "the state of a claim" })?,
+        version: fields.short()?,
+        changed_at: fields.time()?,
+        pay_by: fields.time_or_null()?,
+        payment: fields.id_or_null(PaymentId::new)?,
+        reason: match fields.text_or_null()? {
             None => None,
             Some(word) => Some(
                 ReleaseReason::from_word(word)
@@ -130,31 +176,33 @@ pub(super) fn claim(row: &Row, pool: PoolId) -> Result<excerpt::Row, Fault> {
             ),
         },
     };
-    Ok(excerpt::Row { claim, replaced_by: short_or_null(row, 15)? })
+    let replaced_by = fields.short_or_null()?;
+    Ok((excerpt::Row { claim, replaced_by }, fields.time_or_null()?))
 }
 
-/// What became of a payment, from the columns `order_number, claim, amount_cents, reason, at`
-/// that begin at `first`.
-pub(super) fn seen(row: &Row, first: usize) -> Result<Seen, Fault> {
-    let order = short(row, first)?;
-    let fate = match short_or_null(row, first + 1)? {
+/// A payment, its place, and what became of it.
+pub(super) fn payment(row: &Row) -> Result<(PaymentId, u32, Seen), Fault> {
+    let mut fields = Fields::of(row);
+    let _pool = fields.pool_id()?;
+    let (payment, place, order) =
+        (PaymentId::new(fields.text()?)?, fields.short()?, fields.short()?);
+    let fate = match fields.short_or_null()? {
         Some(claim) => Fate::Paid { claim },
         None => Fate::Refund {
-            amount: Cents::new(row.int(first + 2)?),
-            reason: RefundReason::from_word(row.text(first + 3)?)
+            amount: Cents::new(fields.int()?),
+            reason: RefundReason::from_word(fields.text()?)
                 .ok_or(Fault::OutOfRange { what: "the reason of a refund" })?,
-            at: Timestamp::from_millis(row.int(first + 4)?),
+            at: fields.time()?,
         },
     };
-    Ok(Seen { order, fate })
+    Ok((payment, place, Seen { order, fate }))
 }
 
-/// A refund and its place, from the columns `place, payment_id`, and those of [`seen`].
+/// A refund and its place.
 pub(super) fn refund(row: &Row, pool: PoolId) -> Result<(usize, Refund), Fault> {
-    let place = usize::try_from(row.int(0)?);
+    let (payment, place, Seen { order, fate }) = payment(row)?;
+    let place = usize::try_from(place);
     let place = place.map_err(|_| Fault::OutOfRange { what: "the place of a payment" })?;
-    let payment = PaymentId::new(row.text(1)?)?;
-    let Seen { order, fate } = seen(row, 2)?;
     let Fate::Refund { amount, reason, at } = fate else {
         return Err(Fault::OutOfRange { what: "the fate of a payment" });
     };
@@ -162,16 +210,20 @@ pub(super) fn refund(row: &Row, pool: PoolId) -> Result<(usize, Refund), Fault> 
     Ok((place, Refund { order, payment, amount, reason, at }))
 }
 
-/// What a buyer has, from the columns `latest, used` that begin at `first`.
-pub(super) fn buyer(row: &Row, first: usize) -> Result<Buyer, Fault> {
-    Ok(Buyer { latest: short(row, first)?, used: short(row, first + 1)? })
+/// What a buyer has.
+pub(super) fn buyer(row: &Row) -> Result<(&str, Buyer), Fault> {
+    let mut fields = Fields::of(row);
+    let (_pool, name) = (fields.pool_id()?, fields.text()?);
+    Ok((name, Buyer { latest: fields.short()?, used: fields.short()? }))
 }
 
-/// The rules of a pool, from its first event.
-pub(super) fn terms(row: &Row, column: usize) -> Result<Arc<Terms>, Fault> {
+/// A pool and its rules, from its first event.
+pub(super) fn terms(row: &Row) -> Result<(PoolId, Arc<Terms>), Fault> {
     const WHAT: &str = "the first event of a pool";
-    match event(row.bytes(column)?, WHAT)? {
-        Event::Pool(opened) => Ok(opened.terms),
+    let mut fields = Fields::of(row);
+    let pool = fields.pool_id()?;
+    match event(fields.bytes()?, WHAT)? {
+        Event::Pool(opened) => Ok((pool, opened.terms)),
         Event::Claim(_) | Event::Refund(_) => Err(Fault::OutOfRange { what: WHAT }),
     }
 }
@@ -181,25 +233,4 @@ pub(super) fn event(bytes: &[u8], what: &'static str) -> Result<Event, Fault> {
     let mut events = Decoder::new(bytes);
     let event = events.next().ok_or(Fault::OutOfRange { what })?;
     event.map_err(|source| Fault::Undecodable { what, source })
-}
-
-pub(super) fn short(row: &Row, column: usize) -> Result<u32, Fault> {
-    u32::try_from(row.int(column)?).map_err(|_| Fault::OutOfRange { what: "a number" })
-}
-
-fn short_or_null(row: &Row, column: usize) -> Result<Option<u32>, Fault> {
-    let number = row.int_or_null(column)?.map(u32::try_from).transpose();
-    number.map_err(|_| Fault::OutOfRange { what: "a number" })
-}
-
-fn time_or_null(row: &Row, column: usize) -> Result<Option<Timestamp>, Fault> {
-    Ok(row.int_or_null(column)?.map(Timestamp::from_millis))
-}
-
-fn id_or_null<T>(
-    row: &Row,
-    column: usize,
-    make: fn(&str) -> Result<T, BadId>,
-) -> Result<Option<T>, Fault> {
-    Ok(row.text_or_null(column)?.map(make).transpose()?)
 }

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use qiang_core::Timestamp;
-use qiang_sql::{Database, Insert, Migrations, Step, Tail, sql};
+use qiang_sql::{Database, Migrations, Step, sql};
 
 use super::fault::Fault;
+use super::tables::INSERT_PARTITIONS;
 use super::write::one;
 use crate::Error;
 
@@ -52,12 +53,6 @@ const MIGRATIONS: Migrations = Migrations {
         },
     ],
 };
-
-static INSERT_PARTITIONS: Insert = Insert::new(
-    "INSERT INTO engine_partitions (id, seq, trimmed, at)",
-    "(?, 0, 0, ?)",
-    Tail { on_conflict: "", on_duplicate_key: "" },
-);
 
 /// The engine could not be opened. No pool was changed.
 #[derive(Debug, thiserror::Error)]
@@ -126,7 +121,7 @@ pub(super) async fn enter(
         let ids: Vec<u16> = (0..partitions).collect();
         INSERT_PARTITIONS
             .run(&mut transaction, &ids, |params, id| {
-                params.add(i64::from(*id)).add(i64::MIN);
+                params.add(i64::from(*id)).add(0_u32).add(0_u32).add(i64::MIN);
             })
             .await?;
     } else if there != partitions {

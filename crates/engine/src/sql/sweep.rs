@@ -4,10 +4,9 @@ use std::sync::Weak;
 use std::sync::atomic::Ordering;
 
 use qiang_core::PoolId;
-use qiang_sql::sql;
+use qiang_sql::{Listed, MAX_ITEMS, sql};
 
 use super::fault::Fault;
-use super::list::{Listed, MAX_ITEMS};
 use super::load::id;
 use super::{Engine, Shared, rows, told};
 use crate::Error;
@@ -18,7 +17,7 @@ const STEP: i64 = 1_024;
 const TICKS_FOR_A_SWEEP: u32 = 10;
 
 static DELETE_BUYERS: Listed =
-    Listed::within("DELETE FROM engine_buyers WHERE pool_id = ? AND name IN ({list})");
+    Listed::over(&[], "DELETE FROM engine_buyers WHERE pool_id = ? AND name IN ({list})");
 
 /// Looks at the deadlines again and again, for as long as there is an engine.
 pub(super) async fn tick(engine: Weak<Shared>) {
@@ -52,7 +51,7 @@ impl Shared {
     async fn sweep(&self) -> Result<(), Fault> {
         let cleared = sql!("SELECT id, next_place FROM engine_pools WHERE to_sweep = 1");
         for row in self.database.fetch_all(cleared, &[]).await? {
-            self.sweep_pool(rows::pool_id(&row, 0)?, row.int(1)?).await?;
+            self.sweep_pool(rows::pool_id(&row)?, row.int(1)?).await?;
         }
         Ok(())
     }

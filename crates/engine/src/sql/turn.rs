@@ -17,6 +17,7 @@ use super::Shared;
 use super::fault::Fault;
 use super::lane::{Answer, Job, Lane, Task, pools_of};
 use super::load::Loaded;
+use super::rows::Fields;
 use super::write::{Place, write};
 use crate::{Error, Stopwatch, chain};
 
@@ -219,18 +220,13 @@ impl Shared {
 async fn lock(transaction: &mut Transaction, partition: u16) -> Result<(u64, Timestamp), Fault> {
     let row = transaction
         .fetch_optional(
-            // A transaction of SQLite has the whole file.
-            sql!(
-                sqlite: "SELECT seq, at FROM engine_partitions WHERE id = ?",
-                mysql: "SELECT seq, at FROM engine_partitions WHERE id = ? FOR UPDATE",
-                postgres: "SELECT seq, at FROM engine_partitions WHERE id = ? FOR UPDATE",
-            ),
+            sql!("SELECT seq, at FROM engine_partitions WHERE id = ? {lock}"),
             &[i64::from(partition).into()],
         )
         .await?;
     let row = row.ok_or(Fault::Missing { what: "a partition" })?;
-    let seq = u64::try_from(row.int(0)?).map_err(|_| Fault::OutOfRange { what: "a position" })?;
-    Ok((seq, Timestamp::from_millis(row.int(1)?)))
+    let mut fields = Fields::of(&row);
+    Ok((fields.position()?, fields.time()?))
 }
 
 fn answer_all(jobs: Vec<Job>, answer: &Answer) {

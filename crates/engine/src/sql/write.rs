@@ -5,56 +5,35 @@ use std::collections::BTreeMap;
 
 use qiang_core::decide::{Buyer, Fate};
 use qiang_core::{Claim, Event, PoolChange, Timestamp};
-use qiang_sql::{Insert, Params, Statement, Tail, Transaction, Value, sql};
+use qiang_sql::{Listed, Params, Statement, Transaction, Value, sql};
 
 use super::excerpt::{Counts, Entry, Excerpt, NewPayment, Quota, Row, due};
 use super::fault::Fault;
-use super::list::Listed;
 use super::load::{Loaded, id};
 use super::rows::{change_word, request_key};
+use super::tables::{
+    INSERT_BUYERS, INSERT_CALLS, INSERT_CLAIMS, INSERT_LOG, INSERT_PAYMENTS, INSERT_POOLS,
+    INSERT_PORTIONS, INSERT_RESTOCKS, INSERT_TERMS,
+};
 use crate::Encoder;
 
-/// Nothing may be there yet.
-const NEW: Tail = Tail { on_conflict: "", on_duplicate_key: "" };
-
-static INSERT_CLAIMS: Insert = Insert::new(
-    "INSERT INTO engine_claims (pool_id, number, user_id, identity, request_key, quantity,
-        unit_price_cents, portion_place, state, version, created_at, changed_at, hold_until, pay_by,
-        payment_id, replaces, replaced_by, reason, due)",
-    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    NEW,
-);
-
-static CHANGE_CLAIMS: Listed = Listed::within(
+static CHANGE_CLAIMS: Listed = Listed::over(
+    &[],
     "UPDATE engine_claims SET state = ?, version = ?, changed_at = ?, reason = ?, payment_id = ?,
         replaced_by = ?, pay_by = COALESCE(?, pay_by), due = ?
      WHERE pool_id = ? AND version = ? AND state = ? AND number IN ({list})",
 );
 
-static INSERT_BUYERS: Insert =
-    Insert::new("INSERT INTO engine_buyers (pool_id, name, latest, used)", "(?, ?, ?, ?)", NEW);
-
-static GIVE_QUOTA_BACK: Listed = Listed::within(
+static GIVE_QUOTA_BACK: Listed = Listed::over(
+    &[],
     "UPDATE engine_buyers SET used = used - ?
      WHERE pool_id = ? AND used >= ? AND name IN ({list})",
 );
 
-static INSERT_PORTIONS: Insert =
-    Insert::new("INSERT INTO engine_portions (pool_id, place, claim)", "(?, ?, ?)", NEW);
-
-static GIVE_PORTIONS_BACK: Listed = Listed::within(
+static GIVE_PORTIONS_BACK: Listed = Listed::over(
+    &[],
     "UPDATE engine_portions SET claim = 0 WHERE pool_id = ? AND claim > 0 AND place IN ({list})",
 );
-
-static INSERT_PAYMENTS: Insert = Insert::new(
-    "INSERT INTO engine_payments
-        (payment_id, pool_id, place, order_number, claim, amount_cents, reason, at)",
-    "(?, ?, ?, ?, ?, ?, ?, ?)",
-    NEW,
-);
-
-static INSERT_LOG: Insert =
-    Insert::new("INSERT INTO engine_log (partition_id, seq, event)", "(?, ?, ?)", NEW);
 
 /// Where a batch ends up.
 #[derive(Debug, Clone, Copy)]
@@ -135,43 +114,41 @@ async fn write_pool(transaction: &mut Transaction, excerpt: &Excerpt) -> Result<
     )
     .await?;
     if let Some((request, units)) = &excerpt.new_restock {
-        transaction
-            .execute(
-                sql!("INSERT INTO engine_restocks (pool_id, request_id, units) VALUES (?, ?, ?)"),
-                &[pool, request.as_str().into(), (*units).into()],
-            )
-            .await?;
+        let restock = INSERT_RESTOCKS.one(transaction.dialect());
+        let values = [pool, request.as_str().into(), (*units).into()];
+        transaction.execute(restock, &values).await?;
     }
     Ok(())
 }
 
 async fn insert_pool(transaction: &mut Transaction, excerpt: &Excerpt) -> Result<(), Fault> {
-    let (pool, state) = (id(excerpt.state.id), &excerpt.state);
-    let at = state.at.millis();
-    transaction
-        .execute(
-            sql!(
-                "INSERT INTO engine_pools (id, version, last_change, total, available, held,
-                    ordered, paid, claims, payments, refunds, next_place, fresh_portion, opened_at,
-                    changed_at, to_sweep)
-                 VALUES (?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, 0, 0, ?, ?, 0)"
-            ),
-            &[
-                pool,
-                state.version.into(),
-                change_word(&state.change).into(),
-                state.total.into(),
-                excerpt.counts.available.into(),
-                at.into(),
-                at.into(),
-            ],
-        )
-        .await?;
+    let (pool, state, counts) = (id(excerpt.state.id), &excerpt.state, &excerpt.counts);
+    let (units, request) = restocked(&state.change);
+    let values = [
+        pool,
+        state.at.millis().into(),
+        state.version.into(),
+        change_word(&state.change).into(),
+        units,
+        request,
+        state.total.into(),
+        state.closed_at.map(Timestamp::millis).into(),
+        state.at.millis().into(),
+        counts.available.into(),
+        counts.tally.held.into(),
+        counts.tally.ordered.into(),
+        counts.tally.paid.into(),
+        counts.claims.into(),
+        counts.payments.into(),
+        counts.refunds.into(),
+        counts.next_place.into(),
+        counts.fresh.into(),
+        Value::Int(0),
+    ];
+    transaction.execute(INSERT_POOLS.one(transaction.dialect()), &values).await?;
     let opened = encoded(&Event::Pool(state.clone()));
-    let opened = &[pool, opened.bytes().into()];
-    transaction
-        .execute(sql!("INSERT INTO engine_terms (pool_id, opened) VALUES (?, ?)"), opened)
-        .await?;
+    let values = [pool, opened.bytes().into()];
+    transaction.execute(INSERT_TERMS.one(transaction.dialect()), &values).await?;
     Ok(())
 }
 
@@ -238,7 +215,7 @@ async fn write_claims(transaction: &mut Transaction, excerpt: &Excerpt) -> Resul
             change.from_version.into(),
             change.from_state.into(),
         ];
-        CHANGE_CLAIMS.change(transaction, "claims", &before, &numbers).await?;
+        all(transaction, "claims", &CHANGE_CLAIMS, &before, &numbers).await?;
     }
     Ok(())
 }
@@ -271,16 +248,16 @@ fn bind_claim(params: &mut Params, pool: Value<'_>, row: &Row) {
         .add(*quantity)
         .add(unit_price.get())
         .add(*portion)
+        .add(created_at.millis())
+        .add(hold_until.map(Timestamp::millis))
+        .add(*replaces)
         .add(state.as_str())
         .add(*version)
-        .add(created_at.millis())
         .add(changed_at.millis())
-        .add(hold_until.map(Timestamp::millis))
         .add(pay_by.map(Timestamp::millis))
         .add(payment.as_ref().map(qiang_core::PaymentId::as_str))
-        .add(*replaces)
-        .add(row.replaced_by)
         .add(reason.map(qiang_core::ReleaseReason::as_str))
+        .add(row.replaced_by)
         .add(due(&row.claim).map(Timestamp::millis));
 }
 
@@ -324,7 +301,7 @@ async fn write_buyers(transaction: &mut Transaction, excerpt: &Excerpt) -> Resul
     INSERT_BUYERS.run(transaction, &new, bind).await?;
     for (units, names) in given_back {
         let before = [units.into(), pool, units.into()];
-        GIVE_QUOTA_BACK.change(transaction, "buyers", &before, &names).await?;
+        all(transaction, "buyers", &GIVE_QUOTA_BACK, &before, &names).await?;
     }
     Ok(())
 }
@@ -356,7 +333,7 @@ async fn write_portions(transaction: &mut Transaction, excerpt: &Excerpt) -> Res
     };
     INSERT_PORTIONS.run(transaction, &new, bind).await?;
     if !given_back.is_empty() {
-        GIVE_PORTIONS_BACK.change(transaction, "portions", &[pool], &given_back).await?;
+        all(transaction, "portions", &GIVE_PORTIONS_BACK, &[pool], &given_back).await?;
     }
     Ok(())
 }
@@ -383,8 +360,8 @@ async fn write_payments(transaction: &mut Transaction, excerpt: &Excerpt) -> Res
             }
         };
         params
-            .add(new.payment.as_str())
             .add(pool)
+            .add(new.payment.as_str())
             .add(new.place)
             .add(new.seen.order)
             .add(claim)
@@ -421,13 +398,13 @@ async fn write_log(
         ],
     )
     .await?;
-    let call = [place.call.into(), place.at.millis().into(), partition.into(), place.caller.into()];
+    let (call, at) = (Value::Int(place.call), Value::Int(place.at.millis()));
+    let (partition, caller) = (Value::Int(partition), Value::Int(place.caller));
     let known =
         sql!("UPDATE engine_calls SET number = ?, at = ? WHERE partition_id = ? AND caller = ?");
-    if transaction.execute(known, &call).await? == 0 {
-        let first =
-            sql!("INSERT INTO engine_calls (number, at, partition_id, caller) VALUES (?, ?, ?, ?)");
-        transaction.execute(first, &call).await?;
+    if transaction.execute(known, &[call, at, partition, caller]).await? == 0 {
+        let first = INSERT_CALLS.one(transaction.dialect());
+        transaction.execute(first, &[partition, caller, call, at]).await?;
     }
     Ok(())
 }
@@ -442,6 +419,21 @@ pub(super) async fn one(
     match transaction.execute(statement, values).await? {
         1 => Ok(()),
         found => Err(Fault::Guard { what, expected: 1, found }),
+    }
+}
+
+/// Runs a statement that must change exactly one row for each item.
+async fn all(
+    transaction: &mut Transaction,
+    what: &'static str,
+    statement: &Listed,
+    before: &[Value<'_>],
+    items: &[Value<'_>],
+) -> Result<(), Fault> {
+    let expected = items.len() as u64;
+    match statement.execute(transaction, before, items).await? {
+        found if found == expected => Ok(()),
+        found => Err(Fault::Guard { what, expected, found }),
     }
 }
 

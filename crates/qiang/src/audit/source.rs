@@ -6,7 +6,8 @@ use qiang_engine::redis::Spread;
 use qiang_store::Store;
 
 use super::{Error, caught_up};
-use crate::projector::{Projection, Projector};
+use crate::consumer::Progress;
+use crate::records;
 
 /// Where the truth is read from.
 #[derive(Debug)]
@@ -16,7 +17,7 @@ pub enum Source<'a> {
         /// The engine.
         engine: &'a Engine,
         /// What follows it.
-        projection: &'a Projection,
+        projection: &'a Progress,
     },
     /// An engine that others may work with; the records are brought up to date as needed.
     At {
@@ -114,9 +115,8 @@ impl Source<'_> {
                 caught_up(projection, &engine.positions().await?).await
             }
             Self::At { engine, store } => {
-                let projector = Projector::new((*engine).clone(), (*store).clone()).await;
-                let finished = async { projector?.finish().await };
-                finished.await.map(drop).map_err(|error| Error::Recording(Box::new(error)))
+                let caught_up = records::catch_up(engine, store).await;
+                caught_up.map(drop).map_err(|error| Error::Recording(Box::new(error)))
             }
             Self::Book(_) => Ok(()),
         }

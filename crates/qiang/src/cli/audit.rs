@@ -18,7 +18,7 @@ use super::output;
 use crate::audit::{self, Mending, Report, Source};
 use crate::client::Client;
 use crate::config::{Config, EngineUrl};
-use crate::projector::{self, Projector};
+use crate::records;
 use crate::secrets::Secrets;
 use crate::server::{Opened, open_store};
 use crate::token::{Key, Principal, Role};
@@ -141,7 +141,7 @@ async fn offline(args: &Args, config: &Config, folder: &Path) -> anyhow::Result<
     let store = open_store(config).await?;
     store.migrate().await?;
     let (book, log) = audit::replay(folder).await?;
-    let carried = projector::finish_journal(folder, log, &store).await?;
+    let carried = records::finish_journal(folder, log, &store).await?;
     if carried > 0 {
         output::say(format_args!("{carried} events were not in the records yet, and are now"));
     }
@@ -198,7 +198,7 @@ async fn repair(engine: &redis::Engine, store: &Store) -> anyhow::Result<()> {
 }
 
 async fn compared(args: &Args, engine: &Engine, store: &Store) -> anyhow::Result<Report> {
-    let carried = Projector::new(engine.clone(), store.clone()).await?.finish().await;
+    let carried = records::catch_up(engine, store).await;
     match carried.context("the records could not be brought up to date")? {
         0 => {}
         events => output::say(format_args!("{events} events were not in the records yet")),

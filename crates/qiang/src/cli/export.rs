@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::output;
 use crate::config::{Config, EngineUrl};
-use crate::projector::Projector;
+use crate::records;
 use crate::server::{Opened, open_store};
 use crate::transfer::{self, Known};
 use crate::{app, audit, epochs};
@@ -90,7 +90,7 @@ async fn shared(config: &Config) -> anyhow::Result<(Vec<PoolRecord>, Known)> {
             many(workers.len() as u64, "worker", "workers")
         );
     }
-    Projector::new(engine.clone(), store.clone()).await?.finish().await?;
+    records::catch_up(&engine, &store).await?;
     let (mut records, mut skip) = (Vec::new(), 0);
     loop {
         let pools = engine.pools(skip, POOLS).await?;

@@ -13,12 +13,12 @@ use std::time::Duration;
 use qiang_core::{Event, PoolChange, PoolId, State, Terms};
 use qiang_engine::redis::{self, Goes, PoolRecord, Restore};
 use qiang_engine::{Engine, Stopwatch};
-use qiang_store::Store;
+use qiang_store::{RECORDS, Store};
 
 use super::merge::{merged, recorded_pool};
 use super::{Error, Names, PAGE, Reached, new_name, reached, take_over};
+use crate::consumer::log_name;
 use crate::nodes::LEASE;
-use crate::projector::consumer;
 
 /// The lease of whoever repairs, or imports.
 const REPAIRING: &str = "redis/repair";
@@ -192,18 +192,19 @@ async fn end_logs(
     for partition in lost {
         let place = usize::from(*partition);
         let end = states[place].seq.max(reached[place].position) + 1;
-        let end = move_position(store, &consumer(&whole, *partition), end).await?;
+        let end = move_position(store, &log_name(&whole, *partition), end).await?;
         ends.insert(*partition, end);
     }
     Ok(ends)
 }
 
-/// Moves the position of a log in the records to `end`, or one behind where it is found.
-async fn move_position(store: &Store, consumer: &str, mut end: u64) -> Result<u64, Error> {
-    let mut at = store.position(consumer).await?;
+/// Moves the records in a log to `end`, or one behind where they are found. Other consumers find that
+/// the log begins behind them, and recover as they do.
+async fn move_position(store: &Store, log: &str, mut end: u64) -> Result<u64, Error> {
+    let mut at = store.position(RECORDS, log).await?;
     loop {
         end = end.max(at + 1);
-        match store.project(consumer, at, end, &[]).await {
+        match store.project(log, at, end, &[]).await {
             Ok(()) => return Ok(end),
             Err(qiang_store::Error::PositionMoved { found, .. }) => at = found,
             Err(error) => return Err(error.into()),
@@ -310,9 +311,9 @@ async fn import_as(
     if states.iter().any(|state| state.torn) {
         return Err(Error::Lost);
     }
-    let positions: BTreeMap<String, u64> = store.positions("redis/").await?.into_iter().collect();
+    let positions: BTreeMap<String, u64> = store.positions(RECORDS).await?.into_iter().collect();
     for (partition, state) in (0_u16..).zip(&states) {
-        let recorded = positions.get(&consumer(&whole, partition)).copied().unwrap_or(0);
+        let recorded = positions.get(&log_name(&whole, partition)).copied().unwrap_or(0);
         if !state.epoch.is_empty() && state.seq != recorded {
             return Err(Error::Behind);
         }

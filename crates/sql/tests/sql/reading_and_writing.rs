@@ -1,7 +1,7 @@
 //! What goes in comes out again, the same from every database.
 
 use qiang_sql::scratch::Scratch;
-use qiang_sql::{Database, Dialect, Insert, Tail, Value, on_every_database, sql};
+use qiang_sql::{Database, Dialect, Existing, Insert, Table, Value, on_every_database, sql};
 
 on_every_database!(
     values_come_back_equal,
@@ -121,18 +121,15 @@ async fn a_known_key_is_a_duplicate(on: Dialect) {
 }
 
 async fn many_rows_go_in_at_once(on: Dialect) {
-    static UPSERT: Insert = Insert::new(
-        "INSERT INTO things (id, n, t)",
-        "(?, ?, ?)",
-        Tail {
-            on_conflict: "ON CONFLICT (id) DO UPDATE SET n = excluded.n, t = excluded.t
-                WHERE excluded.n > things.n",
-            on_duplicate_key: "ON DUPLICATE KEY UPDATE t = IF(VALUES(n) > n, VALUES(t), t),
-                n = IF(VALUES(n) > n, VALUES(n), n)",
-        },
-    );
+    static THINGS: Table =
+        Table { name: "versions", key: "id", fixed: "", changing: "version, word" };
+    static UPSERT: Insert = Insert::new(&THINGS, Existing::YieldsToNewer);
     let scratch = Scratch::new(on).await;
     let database = database(&scratch).await;
+    let create = sql!(
+        "CREATE TABLE versions (id BIGINT NOT NULL PRIMARY KEY, version BIGINT, word VARCHAR(9))"
+    );
+    database.execute(create, &[]).await.expect("created");
     let upsert = async |rows: &[(i64, i64)], text: &str| {
         let mut tx = database.begin().await.expect("begun");
         let bind = |params: &mut qiang_sql::Params, row: &(i64, i64)| {
@@ -146,7 +143,8 @@ async fn many_rows_go_in_at_once(on: Dialect) {
     let mixed: Vec<(i64, i64)> =
         (1..=1_111).map(|id| (id, if id % 2 == 0 { 11 } else { 9 })).collect();
     upsert(&mixed, "second").await;
-    let count = sql!("SELECT COUNT(*), CAST(SUM(n) AS DECIMAL(20)) FROM things WHERE t = ?");
+    let count =
+        sql!("SELECT COUNT(*), CAST(SUM(version) AS DECIMAL(20)) FROM versions WHERE word = ?");
     for (text, expected) in [("first", 556), ("second", 555)] {
         let row = database.fetch_optional(count, &[text.into()]).await.expect("read");
         assert_eq!(row.expect("a row").int(0).expect("a number"), expected, "{text}");

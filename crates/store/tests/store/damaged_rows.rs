@@ -2,7 +2,7 @@
 
 use qiang_core::{Event, Flow};
 use qiang_sql::{Dialect, on_every_database};
-use qiang_store::{Error, RefundStatus};
+use qiang_store::{Error, RECORDS, RefundStatus};
 
 use crate::fixtures::{
     Db, PAY_MS, claim_id, granted, opened, paid, payment, pool_id, refund, terms, user,
@@ -27,7 +27,7 @@ async fn fill(db: &Db) {
     let claim = paid(&granted(&pool, 1, "a"), "p-1");
     let due = refund(claim.id, "p-2");
     let events = [Event::Pool(pool), Event::Claim(claim), Event::Refund(due)];
-    db.store.project("records", 0, 3, &events).await.expect("written");
+    db.store.project("embedded", 0, 3, &events).await.expect("written");
 }
 
 fn check<T: std::fmt::Debug>(read: Result<T, Error>, row: (&str, &str, &str)) {
@@ -89,7 +89,7 @@ async fn damaged_orders_payments_refunds_and_positions_are_named(on: Dialect) {
         "UPDATE orders SET status = 'SHIPPED'",
         "UPDATE payments SET number = -1",
         "UPDATE refunds SET reason = 'why not'",
-        "UPDATE positions SET seq = -3",
+        "UPDATE consumer_positions SET seq = -3",
     ] {
         db.tamper(damage, &[]).await;
     }
@@ -99,7 +99,10 @@ async fn damaged_orders_payments_refunds_and_positions_are_named(on: Dialect) {
     check(db.store.payment(pool, &payment("p-1")).await, ("payments", "7-p-1", "number"));
     check(db.store.refund(pool, &payment("p-2")).await, ("refunds", "7-p-2", "reason"));
     check(db.store.refunds(RefundStatus::Due, None, 1).await, ("refunds", "7-p-2", "reason"));
-    check(db.store.position("records").await, ("positions", "records", "seq"));
+    check(
+        db.store.position(RECORDS, "embedded").await,
+        ("consumer_positions", "records-embedded", "seq"),
+    );
 }
 
 async fn a_settled_refund_without_a_date_is_damaged(on: Dialect) {

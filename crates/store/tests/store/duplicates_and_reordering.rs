@@ -2,7 +2,7 @@
 
 use qiang_core::{Claim, Event, Flow, PoolChange, PoolState};
 use qiang_sql::{Dialect, on_every_database};
-use qiang_store::{Error, Order, Payment, Sale};
+use qiang_store::{Error, Order, Payment, RECORDS, Sale};
 
 use crate::fixtures::{
     Db, Lcg, PAY_MS, Records, T0, granted, history, opened, paid, pool_id, refund, released, terms,
@@ -60,7 +60,7 @@ fn expected(log: &[Event]) -> Records {
 async fn the_log_in_order_gives_the_expected_tables(on: Dialect) {
     let log = history(&mut Lcg(1), 300);
     let db = Db::new(on).await;
-    db.store.project("records", 0, log.len() as u64, &log).await.expect("written");
+    db.store.project("embedded", 0, log.len() as u64, &log).await.expect("written");
     let records = Records::of(&db.store).await;
     assert_eq!(records, expected(&log));
     assert!(records.orders.len() > 300 && records.payments.len() > 50);
@@ -162,10 +162,10 @@ async fn events_of_an_unknown_sale_write_nothing(on: Dialect) {
     ];
     for stray in strays {
         let events = [Event::Pool(known.clone()), Event::Claim(granted(&known, 1, "a")), stray];
-        let refused = db.store.project("records", 0, 3, &events).await;
+        let refused = db.store.project("embedded", 0, 3, &events).await;
         assert!(matches!(refused, Err(Error::UnknownSale { sale }) if sale == pool_id(2)));
         assert_eq!(Records::of(&db.store).await.sales, []);
-        assert_eq!(db.store.position("records").await.expect("readable"), 0);
+        assert_eq!(db.store.position(RECORDS, "embedded").await.expect("readable"), 0);
     }
 }
 
@@ -176,7 +176,7 @@ async fn a_batch_may_be_of_any_size(on: Dialect) {
         db.clear().await;
         let mut log = vec![Event::Pool(pool.clone())];
         log.extend((1..=claims).map(|n| Event::Claim(granted(&pool, n, &format!("u{n}")))));
-        db.store.project("records", 0, log.len() as u64, &log).await.expect("written");
+        db.store.project("embedded", 0, log.len() as u64, &log).await.expect("written");
         let mut count = 0;
         while let Some(last) =
             db.store.orders_page(pool.id, count, u32::MAX).await.expect("readable").last()

@@ -42,7 +42,7 @@ impl Db {
     /// Forgets everything; quicker than a new one.
     pub(crate) async fn clear(&self) {
         let tables = "reviews payment_ids refunds payments order_items orders claims sales \
-                      positions settings leases";
+                      consumer_positions settings leases";
         for table in tables.split(' ') {
             self.tamper(&format!("DELETE FROM {table}"), &[]).await;
         }

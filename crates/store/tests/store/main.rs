@@ -3,6 +3,7 @@
 mod damaged_rows;
 mod duplicates_and_reordering;
 mod fixtures;
+mod jobs;
 mod leases;
 mod listings;
 mod mending;

@@ -2,6 +2,7 @@
 
 use qiang_core::{Event, Flow};
 use qiang_sql::{Dialect, on_every_database};
+use qiang_store::RECORDS;
 
 use crate::fixtures::{Db, Lcg, Records, T0, history, opened, pool_id, refund, terms};
 
@@ -10,7 +11,7 @@ on_every_database!(whatever_was_changed_is_as_it_was, a_settled_refund_stays_set
 async fn whatever_was_changed_is_as_it_was(on: Dialect) {
     let db = Db::new(on).await;
     let log = history(&mut Lcg(3), 20);
-    db.store.project("records", 0, log.len() as u64, &log).await.expect("written");
+    db.store.project("embedded", 0, log.len() as u64, &log).await.expect("written");
     let before = Records::of(&db.store).await;
     for damage in [
         "UPDATE sales SET title = 'Nothing', units = 1, total = 1, version = 99, opens_at = 1,
@@ -31,7 +32,7 @@ async fn whatever_was_changed_is_as_it_was(on: Dialect) {
     assert_ne!(Records::of(&db.store).await, before, "what claims to be newer stays");
     db.store.rewrite(&log).await.expect("mended");
     assert_eq!(Records::of(&db.store).await, before);
-    assert_eq!(db.store.position("records").await.expect("readable"), log.len() as u64);
+    assert_eq!(db.store.position(RECORDS, "embedded").await.expect("readable"), log.len() as u64);
 }
 
 async fn a_settled_refund_stays_settled(on: Dialect) {

@@ -2,11 +2,12 @@
 
 use qiang_sql::scratch::{Scratch, available};
 use qiang_sql::{Database, Dialect, Migrations, Step, Value, on_every_database, sql};
-use qiang_store::{Error, Migration, Store};
+use qiang_store::{Error, Migration, RECORDS, Store};
 
 use crate::fixtures::{Db, Records, pool_id};
 
 on_every_database!(
+    positions_become_those_of_the_records,
     migrating_twice_does_nothing_the_second_time,
     a_newer_database_is_refused,
     a_changed_migration_is_refused,
@@ -88,6 +89,45 @@ async fn a_file_of_the_first_release_keeps_its_records() {
     assert_eq!(store.migrate().await.expect("migrates"), pending);
     let sale = store.sale(pool_id(1)).await.expect("readable").expect("kept");
     assert_eq!((sale.terms.title.as_str(), sale.terms.buckets), ("Tea", 1));
+}
+
+/// What the records have had before there were several consumers, they have had after.
+async fn positions_become_those_of_the_records(on: Dialect) {
+    macro_rules! step {
+        ($version:literal, $file:literal) => {
+            Step {
+                version: $version,
+                name: "",
+                sql: include_str!(concat!("../../migrations/", $file)),
+            }
+        };
+    }
+    const BEFORE: Migrations = Migrations {
+        table: "_sqlx_migrations",
+        sqlite: &[
+            step!(1, "sqlite/0001_records.sql"),
+            step!(2, "sqlite/0002_leases.sql"),
+            step!(3, "sqlite/0003_reviews.sql"),
+        ],
+        mysql: &[step!(2, "mysql/0002_records.sql"), step!(3, "mysql/0003_reviews.sql")],
+        postgres: &[step!(2, "postgres/0002_records.sql"), step!(3, "postgres/0003_reviews.sql")],
+    };
+    let scratch = Scratch::new(on).await;
+    let database = Database::open(scratch.url()).await.expect("opens");
+    database.migrate(&BEFORE).await.expect("migrates");
+    let insert = sql!(
+        "INSERT INTO positions (consumer, seq) VALUES ('records', 7), ('redis/12', 8), ('sql/0', 9)"
+    );
+    database.execute(insert, &[]).await.expect("written");
+    database.close().await;
+
+    let store = Store::open(scratch.url()).await.expect("opens");
+    store.migrate().await.expect("migrates");
+    let expected = [("embedded", 7), ("redis/12", 8), ("sql/0", 9)];
+    let expected = expected.map(|(log, seq)| (log.to_owned(), seq));
+    assert_eq!(store.positions(RECORDS).await.expect("readable"), expected);
+    assert_eq!(store.consumers().await.expect("readable"), [RECORDS]);
+    store.project("embedded", 7, 8, &[]).await.expect("it goes on from there");
 }
 
 /// One version is one shape, wherever it is.

@@ -3,7 +3,7 @@
 
 use qiang_core::{Event, Flow};
 use qiang_sql::{Database, Dialect, Limits, on_every_database};
-use qiang_store::{Error, Store};
+use qiang_store::{Error, RECORDS, Store};
 use qiang_testkit::proxy::Proxy;
 use qiang_testkit::servers::{self, Mariadb, Postgres, mariadb, postgres};
 
@@ -20,18 +20,18 @@ async fn goes_on_after_a_restart(
     let store = Store::open(url).await.expect("opens");
     store.migrate().await.expect("migrates");
     let pool = opened(1, terms(Flow::Instant));
-    store.project("records", 0, 1, &[Event::Pool(pool.clone())]).await.expect("written");
+    store.project("embedded", 0, 1, &[Event::Pool(pool.clone())]).await.expect("written");
     for number in 1..=2 {
         let at = u64::from(number);
         let event = [Event::Claim(granted(&pool, number, "a"))];
         kill().expect("killed");
-        let down = store.project("records", at, at + 1, &event).await.expect_err("it is down");
+        let down = store.project("embedded", at, at + 1, &event).await.expect_err("it is down");
         assert!(down.is_outage() && !down.is_transient(), "{down:?}");
         restart().expect("started again");
         // As a projector does: what failed is tried again from where the records say it is.
         let mut attempts = 0;
         loop {
-            match store.project("records", at, at + 1, &event).await {
+            match store.project("embedded", at, at + 1, &event).await {
                 Ok(()) => break,
                 Err(Error::PositionMoved { found, .. }) if found == at + 1 => break,
                 Err(error) => assert!(error.is_outage(), "{error:?}"),
@@ -39,7 +39,7 @@ async fn goes_on_after_a_restart(
             attempts += 1;
             assert!(attempts < 20, "it has been back for long");
         }
-        assert_eq!(store.position("records").await.expect("readable"), at + 1);
+        assert_eq!(store.position(RECORDS, "embedded").await.expect("readable"), at + 1);
     }
     store.ping().await.expect("answers");
     assert_eq!(Records::of(&store).await.claims.len(), 2);
@@ -72,15 +72,15 @@ async fn wherever_the_wire_is_cut_a_batch_is_written_once(on: Dialect) {
     let port = db.url.rsplit(':').next().and_then(|rest| rest.split('/').next());
     let proxy = Proxy::start(port.expect("a port").parse().expect("a number")).expect("a proxy");
     let pool = opened(1, terms(Flow::Instant));
-    db.store.project("records", 0, 1, &[Event::Pool(pool.clone())]).await.expect("written");
+    db.store.project("embedded", 0, 1, &[Event::Pool(pool.clone())]).await.expect("written");
     // One connection, so that the same is said each time.
     let limits = Limits { connections: 1, ..Limits::default() };
     let store = Database::open_with(&proxy.url(&db.url), limits).await.expect("opens");
     let store = Store::over(store);
     let claim = |at: u64| granted(&pool, u32::try_from(at).expect("a number"), "a");
     let project =
-        async |at: u64| store.project("records", at, at + 1, &[Event::Claim(claim(at))]).await;
-    let position = async || db.store.position("records").await.expect("readable");
+        async |at: u64| store.project("embedded", at, at + 1, &[Event::Claim(claim(at))]).await;
+    let position = async || db.store.position(RECORDS, "embedded").await.expect("readable");
 
     let (mut unharmed, mut lost, mut written_unseen) = (0, 0, false);
     let mut cut = 0;
@@ -114,8 +114,8 @@ async fn wherever_the_wire_is_cut_a_batch_is_written_once(on: Dialect) {
 async fn what_cannot_be_written_is_not_an_outage() {
     let db = Db::new(Dialect::Sqlite).await;
     let stray = [Event::Claim(granted(&opened(1, terms(Flow::Instant)), 1, "a"))];
-    let refused = db.store.project("records", 0, 1, &stray).await.expect_err("no such sale");
+    let refused = db.store.project("embedded", 0, 1, &stray).await.expect_err("no such sale");
     assert!(!refused.is_outage() && !refused.is_transient(), "{refused:?}");
-    let moved = db.store.project("records", 7, 8, &[]).await.expect_err("not there");
+    let moved = db.store.project("embedded", 7, 8, &[]).await.expect_err("not there");
     assert!(!moved.is_outage(), "{moved:?}");
 }

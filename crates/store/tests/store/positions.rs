@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use qiang_core::{Event, Flow};
-use qiang_sql::{Dialect, on_every_database};
-use qiang_store::{Error, Store};
+use qiang_sql::{Dialect, on_every_database, sql};
+use qiang_store::{Error, RECORDS, Store, Transaction};
 use tokio::task::JoinSet;
 
-use crate::fixtures::{Db, Lcg, PAY_MS, Records, granted, history, opened, terms};
+use crate::fixtures::{Db, Lcg, PAY_MS, Records, granted, history, opened, pool_id, terms};
 
 on_every_database!(
     a_position_moves_only_from_where_it_is,
@@ -17,48 +17,52 @@ on_every_database!(
     a_repair_moves_no_position,
     of_many_who_begin_at_once_one_wins,
     two_projectors_on_one_log_write_it_once,
-    consumers_do_not_hinder_each_other,
-    positions_are_listed_by_prefix,
+    logs_do_not_hinder_each_other,
+    positions_are_listed_by_log,
+    a_consumer_is_registered_once_and_retired,
+    the_floor_is_the_least_position_of_all_consumers,
+    a_position_moves_together_with_what_is_written,
+    the_furthest_position_is_of_any_consumer,
 );
 
 async fn a_position_moves_only_from_where_it_is(on: Dialect) {
     let db = Db::new(on).await;
-    assert_eq!(db.store.position("records").await.expect("readable"), 0);
-    db.store.project("records", 0, 10, &[]).await.expect("moved");
-    db.store.project("records", 10, 10, &[]).await.expect("moved nowhere");
-    db.store.project("records", 10, 25, &[]).await.expect("moved");
-    assert_eq!(db.store.position("records").await.expect("readable"), 25);
-    assert_eq!(db.store.position("webhooks").await.expect("readable"), 0);
-    db.store.project("webhooks", 0, 3, &[]).await.expect("each consumer has its own");
-    assert_eq!(db.store.position("records").await.expect("readable"), 25);
+    assert_eq!(db.store.position(RECORDS, "embedded").await.expect("readable"), 0);
+    db.store.project("embedded", 0, 10, &[]).await.expect("moved");
+    db.store.project("embedded", 10, 10, &[]).await.expect("moved nowhere");
+    db.store.project("embedded", 10, 25, &[]).await.expect("moved");
+    assert_eq!(db.store.position(RECORDS, "embedded").await.expect("readable"), 25);
+    assert_eq!(db.store.position(RECORDS, "sql/1").await.expect("readable"), 0);
+    db.store.project("sql/1", 0, 3, &[]).await.expect("each log has its own");
+    assert_eq!(db.store.position(RECORDS, "embedded").await.expect("readable"), 25);
 }
 
 async fn a_stale_projector_changes_nothing(on: Dialect) {
     let db = Db::new(on).await;
     let pool = opened(1, terms(Flow::Order { pay_ms: PAY_MS }));
     let log = [Event::Pool(pool.clone()), Event::Claim(granted(&pool, 1, "a"))];
-    db.store.project("records", 0, 2, &log).await.expect("written");
+    db.store.project("embedded", 0, 2, &log).await.expect("written");
     let before = Records::of(&db.store).await;
 
     let next = [Event::Claim(granted(&pool, 2, "b"))];
     for (after, through) in [(0, 3), (1, 3), (3, 4), (7, 7)] {
-        let refused = db.store.project("records", after, through, &next).await;
-        let Err(Error::PositionMoved { consumer, expected, found }) = refused else {
+        let refused = db.store.project("embedded", after, through, &next).await;
+        let Err(Error::PositionMoved { consumer, log, expected, found }) = refused else {
             panic!("moving from {after} was not refused: {refused:?}");
         };
-        assert_eq!((consumer.as_str(), expected, found), ("records", after, 2));
+        assert_eq!((&*consumer, &*log, expected, found), (RECORDS, "embedded", after, 2));
         assert_eq!(Records::of(&db.store).await, before);
-        assert_eq!(db.store.position("records").await.expect("readable"), 2);
+        assert_eq!(db.store.position(RECORDS, "embedded").await.expect("readable"), 2);
     }
-    db.store.project("records", 2, 3, &next).await.expect("the right place still works");
+    db.store.project("embedded", 2, 3, &next).await.expect("the right place still works");
     assert_eq!(Records::of(&db.store).await.claims.len(), 2);
 }
 
 async fn a_consumer_that_never_began_is_at_zero(on: Dialect) {
     let db = Db::new(on).await;
-    let refused = db.store.project("records", 5, 6, &[]).await;
+    let refused = db.store.project("embedded", 5, 6, &[]).await;
     assert!(matches!(refused, Err(Error::PositionMoved { expected: 5, found: 0, .. })));
-    assert_eq!(db.store.position("records").await.expect("readable"), 0);
+    assert_eq!(db.store.position(RECORDS, "embedded").await.expect("readable"), 0);
 }
 
 async fn of_two_projectors_on_one_batch_one_wins(on: Dialect) {
@@ -66,7 +70,7 @@ async fn of_two_projectors_on_one_batch_one_wins(on: Dialect) {
     for round in 0..50_u64 {
         let projectors = [0, 1].map(|_| {
             let store = db.store.clone();
-            tokio::spawn(async move { store.project("records", round, round + 1, &[]).await })
+            tokio::spawn(async move { store.project("embedded", round, round + 1, &[]).await })
         });
         let mut wins = 0;
         for projector in projectors {
@@ -84,7 +88,7 @@ async fn a_repair_moves_no_position(on: Dialect) {
     let db = Db::new(on).await;
     let pool = opened(1, terms(Flow::Instant));
     db.store.upsert(&[Event::Pool(pool)]).await.expect("written");
-    assert_eq!(db.store.position("records").await.expect("readable"), 0);
+    assert_eq!(db.store.position(RECORDS, "embedded").await.expect("readable"), 0);
 }
 
 /// There is no row yet that anybody could wait for.
@@ -92,13 +96,12 @@ async fn of_many_who_begin_at_once_one_wins(on: Dialect) {
     let db = Db::new(on).await;
     let nodes = [db.store.clone(), Store::open(&db.url).await.expect("opens")];
     for round in 0..10 {
-        let consumer = format!("records/{round}");
+        let log = format!("sql/{round}");
         let mut beginning = JoinSet::new();
         for through in 1..=6 {
-            let (store, consumer) = (nodes[through % 2].clone(), consumer.clone());
+            let (store, log) = (nodes[through % 2].clone(), log.clone());
             let through = through as u64;
-            beginning
-                .spawn(async move { (through, store.project(&consumer, 0, through, &[]).await) });
+            beginning.spawn(async move { (through, store.project(&log, 0, through, &[]).await) });
         }
         let mut won = Vec::new();
         let mut lost = Vec::new();
@@ -109,7 +112,7 @@ async fn of_many_who_begin_at_once_one_wins(on: Dialect) {
                 Err(other) => panic!("{other:?}"),
             }
         }
-        let position = db.store.position(&consumer).await.expect("readable");
+        let position = db.store.position(RECORDS, &log).await.expect("readable");
         assert_eq!(won, [position], "round {round}");
         assert_eq!(lost, [position; 5], "everybody learns where it is");
     }
@@ -128,7 +131,7 @@ async fn two_projectors_on_one_log_write_it_once(on: Dialect) {
             while at < log.len() {
                 let through = log.len().min(at + 7 + node);
                 let batch = &log[at..through];
-                match store.project("records", at as u64, through as u64, batch).await {
+                match store.project("embedded", at as u64, through as u64, batch).await {
                     Ok(()) => {
                         written += batch.len();
                         at = through;
@@ -151,7 +154,7 @@ async fn two_projectors_on_one_log_write_it_once(on: Dialect) {
 }
 
 /// Parts of one log, written at the same time into the same tables, with sales in common.
-async fn consumers_do_not_hinder_each_other(on: Dialect) {
+async fn logs_do_not_hinder_each_other(on: Dialect) {
     const PARTS: u32 = 4;
     let db = Db::new(on).await;
     let pools = [1, 2, 3].map(|id| opened(id, terms(Flow::Order { pay_ms: PAY_MS })));
@@ -159,7 +162,7 @@ async fn consumers_do_not_hinder_each_other(on: Dialect) {
     for part in 0..PARTS {
         let (store, pools) = (db.store.clone(), pools.clone());
         projecting.spawn(async move {
-            let consumer = format!("records/{part}");
+            let log = format!("sql/{part}");
             for round in 0..8_u32 {
                 let mut events: Vec<Event> = pools.iter().cloned().map(Event::Pool).collect();
                 for (pool, n) in pools.iter().flat_map(|pool| (0..20).map(move |n| (pool, n))) {
@@ -167,29 +170,100 @@ async fn consumers_do_not_hinder_each_other(on: Dialect) {
                     events.push(Event::Claim(granted(pool, number, "a")));
                 }
                 let (after, through) = (u64::from(round), u64::from(round) + 1);
-                store.project(&consumer, after, through, &events).await.expect("written");
+                store.project(&log, after, through, &events).await.expect("written");
             }
         });
     }
     projecting.join_all().await;
-    let positions = db.store.positions("records/").await.expect("readable");
+    let positions = db.store.positions(RECORDS).await.expect("readable");
     assert_eq!(positions.len(), PARTS as usize);
     assert!(positions.iter().all(|(_, at)| *at == 8), "{positions:?}");
     assert_eq!(Records::of(&db.store).await.claims.len(), 3 * 8 * 20 * PARTS as usize);
 }
 
-async fn positions_are_listed_by_prefix(on: Dialect) {
+async fn positions_are_listed_by_log(on: Dialect) {
     let db = Db::new(on).await;
-    for (seq, consumer) in (1..).zip(["b/2", "b/10", "b/1", "a/1", "B/1", "b%", "b_1", "中/1"]) {
-        db.store.project(consumer, 0, seq, &[]).await.expect("moved");
+    for (seq, log) in (1..).zip(["sql/2", "sql/10", "sql/1", "embedded"]) {
+        db.store.project(log, 0, seq, &[]).await.expect("moved");
     }
-    let listed = async |prefix: &str| {
-        let listed = db.store.positions(prefix).await.expect("readable");
-        listed.into_iter().map(|(consumer, at)| format!("{consumer}={at}")).collect::<Vec<_>>()
+    let listed = db.store.positions(RECORDS).await.expect("readable");
+    let listed: Vec<_> = listed.into_iter().map(|(log, at)| format!("{log}={at}")).collect();
+    assert_eq!(listed, ["embedded=4", "sql/1=3", "sql/10=2", "sql/2=1"]);
+    assert_eq!(db.store.positions("relay").await.expect("readable"), []);
+}
+
+async fn move_to(store: &Store, consumer: &str, from: u64, to: u64) -> Result<(), Error> {
+    store.advance(consumer, "embedded", from, to, async |tx| Ok((tx, ()))).await
+}
+
+async fn a_consumer_is_registered_once_and_retired(on: Dialect) {
+    let db = Db::new(on).await;
+    let names = async || db.store.consumers().await.expect("readable");
+    assert_eq!(names().await, [RECORDS]);
+    let refused = move_to(&db.store, "relay", 0, 1).await;
+    assert!(matches!(refused, Err(Error::NotRegistered { consumer }) if consumer == "relay"));
+
+    let mut registering = JoinSet::new();
+    for _ in 0..4 {
+        let store = db.store.clone();
+        registering.spawn(async move { store.register_consumer("relay").await.expect("works") });
+    }
+    let new = registering.join_all().await.into_iter().filter(|new| *new).count();
+    assert_eq!((new, names().await), (1, vec![RECORDS.to_owned(), "relay".to_owned()]));
+    assert!(!db.store.register_consumer(RECORDS).await.expect("works"));
+    move_to(&db.store, "relay", 0, 7).await.expect("moved");
+
+    assert!(db.store.retire_consumer("relay").await.expect("retired"));
+    assert!(!db.store.retire_consumer("relay").await.expect("there is none any more"));
+    let refused = move_to(&db.store, "relay", 7, 8).await;
+    assert!(matches!(refused, Err(Error::NotRegistered { .. })), "{refused:?}");
+    assert!(db.store.register_consumer("relay").await.expect("registered anew"));
+    assert_eq!(db.store.position("relay", "embedded").await.expect("readable"), 0);
+}
+
+async fn the_floor_is_the_least_position_of_all_consumers(on: Dialect) {
+    let db = Db::new(on).await;
+    let floor = async |log: &str| db.store.floor(log).await.expect("readable");
+    assert_eq!(floor("embedded").await, Some(0), "the records never began");
+    move_to(&db.store, RECORDS, 0, 10).await.expect("moved");
+    assert_eq!((floor("embedded").await, floor("sql/1").await), (Some(10), Some(0)));
+    db.store.register_consumer("relay").await.expect("registered");
+    assert_eq!(floor("embedded").await, Some(0));
+    move_to(&db.store, "relay", 0, 4).await.expect("moved");
+    assert_eq!(floor("embedded").await, Some(4));
+    move_to(&db.store, "relay", 4, 12).await.expect("moved");
+    assert_eq!(floor("embedded").await, Some(10));
+    db.store.retire_consumer("relay").await.expect("retired");
+    assert_eq!(floor("embedded").await, Some(10));
+}
+
+async fn a_position_moves_together_with_what_is_written(on: Dialect) {
+    let db = Db::new(on).await;
+    let insert = sql!("INSERT INTO settings (name, value) VALUES (?, '')");
+    let note = |name: &'static str, fails: bool| {
+        move |mut tx: Transaction| async move {
+            tx.execute(insert, &[name.into()]).await.expect("written");
+            if fails { Err(Error::UnknownSale { sale: pool_id(1) }) } else { Ok((tx, name)) }
+        }
     };
-    assert_eq!(listed("b/").await, ["b/1=3", "b/10=2", "b/2=1"]);
-    assert_eq!(listed("b%").await, ["b%=6"]);
-    assert_eq!(listed("中").await, ["中/1=8"]);
-    assert_eq!(listed("c").await, [""; 0]);
-    assert_eq!(listed("").await.len(), 8);
+    let store = &db.store;
+    let written = store.advance(RECORDS, "embedded", 0, 3, note("a", false)).await;
+    assert_eq!(written.expect("written"), "a");
+    let failed = store.advance(RECORDS, "embedded", 3, 5, note("b", true)).await;
+    assert!(matches!(failed, Err(Error::UnknownSale { .. })), "{failed:?}");
+    let stale = store.advance(RECORDS, "embedded", 0, 5, note("c", false)).await;
+    assert!(matches!(stale, Err(Error::PositionMoved { found: 3, .. })), "{stale:?}");
+    let names: Vec<_> = store.settings("").await.expect("readable");
+    assert_eq!(names, [("a".to_owned(), String::new())]);
+    assert_eq!(store.position(RECORDS, "embedded").await.expect("readable"), 3);
+}
+
+async fn the_furthest_position_is_of_any_consumer(on: Dialect) {
+    let db = Db::new(on).await;
+    db.store.register_consumer("relay").await.expect("registered");
+    move_to(&db.store, RECORDS, 0, 3).await.expect("moved");
+    move_to(&db.store, "relay", 0, 5).await.expect("moved");
+    db.store.project("sql/1", 0, 2, &[]).await.expect("moved");
+    let furthest = db.store.furthest().await.expect("readable");
+    assert_eq!(furthest, [("embedded".to_owned(), 5), ("sql/1".to_owned(), 2)]);
 }

@@ -6,7 +6,7 @@ use qiang_core::{
     RequestId, Supply, Timestamp, UserId,
 };
 use qiang_sql::{Dialect, on_every_database};
-use qiang_store::{Order, OrderStatus, Payment, RefundStatus, Sale, SaleState};
+use qiang_store::{Order, OrderStatus, Payment, RECORDS, RefundStatus, Sale, SaleState};
 
 use crate::fixtures::{
     Db, HOLD_MS, PAY_MS, all_kinds_of_terms, claim_id, granted, opened, ordered, paid, payment,
@@ -191,13 +191,13 @@ async fn records_survive_closing_and_opening(on: Dialect) {
     let pool = opened(1, terms(Flow::Order { pay_ms: PAY_MS }));
     let claim = granted(&pool, 1, "a");
     let events = [Event::Pool(pool), Event::Claim(claim.clone())];
-    db.store.project("records", 0, 2, &events).await.expect("written");
+    db.store.project("embedded", 0, 2, &events).await.expect("written");
     db.store.close().await;
     assert!(db.store.ping().await.is_err(), "a closed store answers nothing");
 
     let again = qiang_store::Store::open(&db.url).await.expect("opens");
     again.ping().await.expect("answers");
-    assert_eq!(again.position("records").await.expect("readable"), 2);
+    assert_eq!(again.position(RECORDS, "embedded").await.expect("readable"), 2);
     assert_eq!(again.claim(claim.id).await.expect("readable"), Some(claim));
     assert_eq!(again.orders_of(&user("a"), None, 10).await.expect("readable").len(), 1);
 }

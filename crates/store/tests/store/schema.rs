@@ -30,12 +30,14 @@ async fn all_databases_have_the_same_tables() {
     let tables: Vec<&str> = expected.keys().map(String::as_str).collect();
     let all = [
         "claims",
+        "consumer_positions",
+        "consumers",
+        "jobs",
         "leases",
         "order_items",
         "orders",
         "payment_ids",
         "payments",
-        "positions",
         "refunds",
         "reviews",
         "sale_changes",

@@ -6,39 +6,40 @@
 
 use std::sync::OnceLock;
 
-use qiang_sql::{Row, Statement, Transaction, Value};
-
-use super::fault::Fault;
+use crate::error::Result;
+use crate::{Row, Statement, Table, Transaction, Value};
 
 /// log₂ of the longest list in one statement.
 const MAX_LOG2: usize = 8;
 /// The most items in one statement.
-pub(super) const MAX_ITEMS: usize = 1 << MAX_LOG2;
+pub const MAX_ITEMS: usize = 1 << MAX_LOG2;
 /// Where the list goes in the text.
 const PLACE: &str = "{list}";
 
 /// A statement with one list, in all its sizes.
 #[derive(Debug)]
-pub(super) struct Listed {
+pub struct Listed {
+    tables: &'static [&'static Table],
     text: &'static str,
     sizes: [OnceLock<Statement>; MAX_LOG2 + 1],
 }
 
 impl Listed {
-    /// `… IN ({list})`
-    pub(super) const fn within(text: &'static str) -> Self {
-        Self { text, sizes: [const { OnceLock::new() }; MAX_LOG2 + 1] }
+    /// `… IN ({list})`, with the columns of these tables in it.
+    #[must_use]
+    pub const fn over(tables: &'static [&'static Table], text: &'static str) -> Self {
+        Self { tables, text, sizes: [const { OnceLock::new() }; MAX_LOG2 + 1] }
     }
 
     /// All rows for all items. `before` are the parameters in front of the list, `after` those
     /// behind it.
-    pub(super) async fn fetch(
+    pub async fn fetch(
         &self,
         transaction: &mut Transaction,
         before: &[Value<'_>],
         items: &[Value<'_>],
         after: &[Value<'_>],
-    ) -> Result<Vec<Row>, Fault> {
+    ) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
         for items in items.chunks(MAX_ITEMS) {
             let (statement, values) = self.sized(before, items, after);
@@ -47,27 +48,27 @@ impl Listed {
         Ok(rows)
     }
 
-    /// Changes the rows of all items, each of which must be there.
-    pub(super) async fn change(
+    /// Runs it for all items, and says how many rows it changed.
+    pub async fn execute(
         &self,
         transaction: &mut Transaction,
-        what: &'static str,
         before: &[Value<'_>],
         items: &[Value<'_>],
-    ) -> Result<(), Fault> {
+    ) -> Result<u64> {
+        let mut changed = 0;
         for items in items.chunks(MAX_ITEMS) {
             let (statement, values) = self.sized(before, items, &[]);
-            let (expected, found) =
-                (items.len() as u64, transaction.execute(statement, &values).await?);
-            if found != expected {
-                return Err(Fault::Guard { what, expected, found });
-            }
+            changed += transaction.execute(statement, &values).await?;
         }
-        Ok(())
+        Ok(changed)
     }
 
-    /// The statement for one list, and its parameters.
-    pub(super) fn sized<'a>(
+    /// The statement for one list of 1 to [`MAX_ITEMS`], and its parameters.
+    ///
+    /// # Panics
+    /// If there are no items, or more.
+    #[must_use]
+    pub fn sized<'a>(
         &self,
         before: &[Value<'a>],
         items: &[Value<'a>],
@@ -79,7 +80,8 @@ impl Listed {
         let values = before.iter().chain(filled).chain(after).copied().collect();
         let statement = self.sizes[size.ilog2() as usize].get_or_init(|| {
             let list = vec!["?"; size].join(", ");
-            Statement::built(self.text.replace(PLACE, &list)).kept()
+            let text = Table::expand(self.tables, self.text);
+            Statement::built(text.replace(PLACE, &list)).kept()
         });
         (statement, values)
     }
