@@ -143,7 +143,8 @@ impl Session {
             }
             Ok(Meant::Other(spec)) => {
                 self.decide().await;
-                if let Err(Wrong(word, sentence)) = self.other(spec, words).await {
+                // In a box: it is large, rare, and would be room in every connection.
+                if let Err(Wrong(word, sentence)) = Box::pin(self.other(spec, words)).await {
                     self.answers.error(word, &sentence);
                 }
             }
@@ -183,7 +184,8 @@ impl Session {
         let (count, app) = (commands.len(), &self.app);
         self.batch.reserve(count);
         let watch = Stopwatch::start();
-        let asked = app.engine.ask_many(commands);
+        // In a box: it has room for every engine, and most connections wait for their client.
+        let asked = Box::pin(app.engine.ask_many(commands));
         let replies = match tokio::time::timeout(app.config.http.request_timeout, asked).await {
             Ok(replies) => replies,
             Err(_) => vec![Err(Error::OutcomeUnknown); count],
