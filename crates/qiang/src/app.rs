@@ -6,7 +6,6 @@ use std::sync::{Arc, OnceLock};
 use qiang_core::{PoolId, RequestId, Timestamp};
 use qiang_engine::{Clock, Engine};
 use qiang_store::Store;
-use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::consumer::Progress;
@@ -16,12 +15,13 @@ use crate::metrics::Metrics;
 use crate::nodes::Node;
 use crate::probes::Probes;
 use crate::secrets::Secrets;
+use crate::workers::{Board, Turn};
 use crate::{signature, token};
 
 /// Where the id of the current sale is kept.
 const CURRENT_SALE: &str = "current_sale";
 /// How often it is looked which sale another process has made the current one.
-const FOLLOW_EVERY: std::time::Duration = std::time::Duration::from_millis(500);
+pub(crate) const FOLLOW_EVERY: std::time::Duration = std::time::Duration::from_millis(500);
 /// How long a reader waits for the records to catch up with what was just decided.
 const CATCH_UP: std::time::Duration = std::time::Duration::from_secs(5);
 
@@ -48,6 +48,8 @@ pub struct App {
     pub probes: Probes,
     /// Who this process is among those that share the engine.
     pub node: Arc<Node>,
+    /// How the work of the background goes.
+    pub workers: Board,
     /// What is looked at before the engine is asked.
     pub(crate) checks: OnceLock<Vec<Box<dyn Check>>>,
     /// 0 is none.
@@ -77,6 +79,7 @@ impl App {
             store,
             projection,
             node,
+            workers: Board::default(),
             clock,
             config,
         })
@@ -107,21 +110,10 @@ impl App {
     }
 
     /// Takes over which sale another process has made the current one.
-    pub async fn follow_current_sale(self: Arc<Self>, stop: CancellationToken) {
-        loop {
-            tokio::select! {
-                () = tokio::time::sleep(FOLLOW_EVERY) => {}
-                () = stop.cancelled() => return,
-            }
-            match stored_current_sale(&self.store).await {
-                Ok(sale) => {
-                    self.current_sale.store(sale.map_or(0, PoolId::get), Ordering::Release);
-                }
-                Err(error) => {
-                    tracing::debug!("the current sale was not read: {}", crate::chain(&error));
-                }
-            }
-        }
+    pub async fn follow_current_sale(self: Arc<Self>) -> Turn {
+        let sale = stored_current_sale(&self.store).await?;
+        self.current_sale.store(sale.map_or(0, PoolId::get), Ordering::Release);
+        Ok(())
     }
 
     /// Makes a sale the current one, or none, durably. Other processes follow within a second.

@@ -16,7 +16,6 @@ use axum::extract::State;
 use qiang_core::{Book, ClaimId, PoolId};
 use qiang_engine::{JournalError, Stopwatch};
 use serde::{Deserialize, Serialize};
-use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 
 use crate::app::App;
@@ -24,6 +23,7 @@ use crate::consumer::Progress;
 use crate::http::extract::{Admin, Nothing, OptionalJson};
 use crate::http::problem::{Code, Problem};
 use crate::http::{Shared, schema};
+use crate::workers::Turn;
 
 pub use compare::compare;
 pub use source::Source;
@@ -211,28 +211,16 @@ pub async fn run(app: &App, depth: Depth, mending: Mending) -> Result<Report, Er
     Ok(report)
 }
 
-/// Compares engine and records again and again, so that the metric tells.
-pub async fn run_every(app: Arc<App>, every: Duration, stop: CancellationToken) {
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(every) => {}
-            () = stop.cancelled() => return,
-        }
-        let audited = tokio::select! {
-            audited = run(&app, Depth::Records, Mending::LookOnly) => audited,
-            () = stop.cancelled() => return,
-        };
-        match audited {
-            Ok(report) if report.ok => tracing::debug!(claims = report.claims, "audit: all agree"),
-            Ok(report) => {
-                let first = report.differences.first();
-                tracing::error!(count = report.difference_count, ?first, "audit: the books differ");
-            }
-            Err(error) => {
-                tracing::warn!("audit not finished: {}", crate::chain(&error));
-            }
-        }
+/// Compares engine and records, so that the metric tells.
+pub async fn run_by_itself(app: Arc<App>) -> Turn {
+    let report = run(&app, Depth::Records, Mending::LookOnly).await?;
+    if report.ok {
+        tracing::debug!(claims = report.claims, "audit: all agree");
+    } else {
+        let first = report.differences.first();
+        tracing::error!(count = report.difference_count, ?first, "audit: the books differ");
     }
+    Ok(())
 }
 
 /// Rebuilds a book from a journal, on a thread where that may take its time.

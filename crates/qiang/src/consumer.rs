@@ -16,9 +16,11 @@ mod progress;
 #[cfg(test)]
 mod tests;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use qiang_core::Event;
 use qiang_engine::{Engine, Log, LogError, Stopwatch};
 use qiang_store::Store;
@@ -34,6 +36,7 @@ use self::pacing::{Backoff, OTHERS_EVERY, OTHERS_HURRIED, REST, Rush};
 pub use self::progress::Progress;
 use self::progress::Shared;
 use crate::nodes::Share;
+use crate::workers;
 
 /// What a consumer does with the events.
 pub trait Sink: std::fmt::Debug + Send + Sync + 'static {
@@ -147,6 +150,12 @@ pub enum Error {
     /// The consumer's thread could not be started.
     #[error("a thread could not be started")]
     Thread(#[source] std::io::Error),
+    /// A bug of ours: nothing of the batch was written.
+    #[error("it panicked: {words}")]
+    Panicked {
+        /// What the panic said.
+        words: String,
+    },
     /// The consumer's thread ended before it began.
     #[error("a thread ended before it began")]
     Gone,
@@ -226,7 +235,11 @@ impl<S: Sink> Consumer<S> {
             let (mut told, mut rush) = (None::<Stopwatch>, Rush::default());
             loop {
                 let worked = Stopwatch::start();
-                let consumed = self.round(&part, share.as_mut(), &mut looked).await;
+                let round = AssertUnwindSafe(self.round(&part, share.as_mut(), &mut looked));
+                // What a round that panics had begun to write is not committed, so the next one does it.
+                let consumed = round.catch_unwind().await.unwrap_or_else(|panic| {
+                    Err(Error::Panicked { words: workers::words_of(&*panic) })
+                });
                 let here = self.positions();
                 reached.send_replace(here.clone());
                 shared.tell(match &consumed {

@@ -18,7 +18,8 @@ use qiang_core::PoolId;
 use qiang_engine::Engine;
 use qiang_engine::redis::{self, RestoreError};
 use qiang_store::Store;
-use tokio_util::sync::CancellationToken;
+
+use crate::workers::Turn;
 
 pub use self::repair::{Repaired, import, lost_through, repair};
 use crate::consumer::log_name;
@@ -28,9 +29,9 @@ const EPOCHS: &str = "redis_epoch";
 const READY: &str = "ready";
 const SETTING_UP: &str = "setting-up";
 /// How often it is looked whether what was lost was repaired.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How often deadlines are looked at, and how often all partitions and the transfers between buckets are.
-const TEND_EVERY: Duration = Duration::from_millis(200);
+pub(crate) const TEND_EVERY: Duration = Duration::from_millis(200);
 const TRANSFERS_EVERY: u32 = 50;
 const PAGE: u32 = 1_000;
 
@@ -189,21 +190,10 @@ fn take_over(engine: &redis::Engine, names: &Names) -> Vec<u16> {
     new
 }
 
-/// Takes over new epochs when what was lost was repaired.
-pub async fn watch(engine: redis::Engine, store: Store, stop: CancellationToken) {
-    loop {
-        tokio::select! {
-            () = engine.loses() => {}
-            () = stop.cancelled() => return,
-        }
-        if let Err(error) = look(&engine, &store).await {
-            tracing::warn!("the epochs were not read: {}", crate::chain(&error));
-        }
-        tokio::select! {
-            () = tokio::time::sleep(LOOK_EVERY) => {}
-            () = stop.cancelled() => return,
-        }
-    }
+/// Waits until something is lost, and takes over new epochs when it was repaired.
+pub async fn watch(engine: redis::Engine, store: Store) -> Turn {
+    engine.loses().await;
+    Ok(look(&engine, &store).await?)
 }
 
 async fn look(engine: &redis::Engine, store: &Store) -> Result<(), Error> {
@@ -221,20 +211,15 @@ async fn look(engine: &redis::Engine, store: &Store) -> Result<(), Error> {
 }
 
 /// Does what has to be done in Redis while nobody asks: releases what is overdue, notices what was
-/// lost, finishes transfers between buckets whose borrower died.
-pub async fn tend(engine: redis::Engine, stop: CancellationToken) {
-    for round in 0_u32.. {
-        tokio::select! {
-            () = tokio::time::sleep(TEND_EVERY) => {}
-            () = stop.cancelled() => return,
-        }
-        // Whatever fails is tried again in a moment, and was told where it failed.
-        let _later = engine.expire_due().await;
-        if round.is_multiple_of(TRANSFERS_EVERY) {
-            let _later = engine.check_partitions().await;
-            let _later = engine.finish_transfers().await;
-        }
+/// lost, finishes transfers between buckets whose borrower died. `round` counts its calls. Whatever
+/// fails is tried again in a moment, and was told where it failed.
+pub async fn tend(engine: redis::Engine, round: u32) -> Turn {
+    let _later = engine.expire_due().await;
+    if round.is_multiple_of(TRANSFERS_EVERY) {
+        let _later = engine.check_partitions().await;
+        let _later = engine.finish_transfers().await;
     }
+    Ok(())
 }
 
 /// How far a partition has surely come.

@@ -28,5 +28,6 @@ pub mod server;
 pub mod signature;
 pub mod token;
 pub mod transfer;
+pub mod workers;
 
 pub(crate) use qiang_engine::chain;

@@ -11,6 +11,7 @@ use qiang_core::{Outcome, Refusal, Settlement};
 use qiang_engine::Histogram;
 
 use crate::http::Shared;
+use crate::workers::Status;
 
 /// How long the page waits for the records.
 const COUNT_PATIENCE: Duration = Duration::from_secs(1);
@@ -170,6 +171,29 @@ pub async fn show(State(app): Shared) -> impl IntoResponse {
             "Paid orders that a person has to look at.",
             pending,
         );
+    }
+    let workers = app.workers.all();
+    for (name, kind, help, value) in [
+        (
+            "qiang_worker_up",
+            "gauge",
+            "1 while the last turn of a worker went well.",
+            (|status| u64::from(status.trouble.is_none())) as fn(&Status) -> u64,
+        ),
+        (
+            "qiang_worker_failures_total",
+            "counter",
+            "Turns of a worker that failed or panicked.",
+            |status| status.failures,
+        ),
+        ("qiang_worker_panics_total", "counter", "Turns of a worker that panicked.", |status| {
+            status.panics
+        }),
+    ] {
+        page.family(name, kind, help);
+        for (worker, status) in &workers {
+            page.labelled(name, "worker", worker, value(status));
+        }
     }
     page.counter("qiang_audits_total", "Audits run.", load(&metrics.audits));
     page.gauge(

@@ -12,16 +12,16 @@ use std::time::Duration;
 
 use qiang_engine::Engine;
 use qiang_engine::redis::{self, Prober};
-use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
 use crate::config::DatabaseUrl;
 use crate::nodes::{self, LEASE};
+use crate::workers::Turn;
 
 /// Between two looks at Redis.
-const ENGINE_EVERY: Duration = Duration::from_secs(1);
+pub(crate) const ENGINE_EVERY: Duration = Duration::from_secs(1);
 /// Between two looks at a database that is not shared.
-const DATABASE_EVERY: Duration = Duration::from_secs(2);
+pub(crate) const DATABASE_EVERY: Duration = Duration::from_secs(2);
 /// The lease by which an embedded engine tries its database out.
 const PROBE: &str = "probe";
 
@@ -139,35 +139,24 @@ fn first_of(found: &[redis::Trouble]) -> Option<Trouble> {
     Some(Trouble { problem, what: format!("{}{more}", first.what) })
 }
 
-/// Looks at Redis until told to stop.
-pub async fn watch_redis(app: Arc<App>, mut prober: Prober, stop: CancellationToken) {
-    loop {
-        let found = prober.look().await;
-        app.probes.heard(found);
-        tokio::select! {
-            () = tokio::time::sleep(ENGINE_EVERY) => {}
-            () = stop.cancelled() => return,
-        }
-    }
+/// Looks at Redis once.
+pub async fn look_at_redis(app: Arc<App>, prober: Arc<tokio::sync::Mutex<Prober>>) -> Turn {
+    let found = prober.lock().await.look().await;
+    app.probes.heard(found);
+    Ok(())
 }
 
-/// Looks at the database of an embedded engine until told to stop.
-pub async fn watch_database(app: Arc<App>, stop: CancellationToken) {
-    let is_file = matches!(app.config.database.url, DatabaseUrl::Sqlite { .. });
-    loop {
-        let looked = async {
-            if is_file {
-                app.store.ping().await
-            } else {
-                app.store.take_lease(PROBE, PROBE, LEASE).await.map(drop)
-            }
-        };
-        app.node.heard(nodes::in_time(looked).await.as_ref().err());
-        tokio::select! {
-            () = tokio::time::sleep(DATABASE_EVERY) => {}
-            () = stop.cancelled() => return,
+/// Looks at the database of an embedded engine once.
+pub async fn look_at_database(app: Arc<App>) -> Turn {
+    let looked = async {
+        if matches!(app.config.database.url, DatabaseUrl::Sqlite { .. }) {
+            app.store.ping().await
+        } else {
+            app.store.take_lease(PROBE, PROBE, LEASE).await.map(drop)
         }
-    }
+    };
+    app.node.heard(nodes::in_time(looked).await.as_ref().err());
+    Ok(())
 }
 
 impl Probes {

@@ -21,7 +21,8 @@ use crate::listener::{ListenError, listen};
 use crate::nodes::{self, Node};
 use crate::records::Records;
 use crate::secrets::{self, Secrets};
-use crate::{audit, epochs, probes, resp, running};
+use crate::workers::Workers;
+use crate::{app, audit, epochs, probes, resp, running};
 
 /// Why a server did not start. What it had opened is closed again.
 #[derive(Debug, thiserror::Error)]
@@ -76,9 +77,8 @@ pub struct Server {
     /// What it works with.
     pub app: Arc<App>,
     stop_serving: CancellationToken,
-    stop_working: CancellationToken,
     serving: Vec<JoinHandle<()>>,
-    working: Vec<JoinHandle<()>>,
+    workers: Workers,
     note: running::Note,
 }
 
@@ -134,37 +134,13 @@ impl Server {
         let roles = config.roles;
         let app = App::new(config, &secrets, clock, engine, store, projection, node).await?;
         let app = Arc::new(app);
-        let mut working = vec![projecting];
+        let mut workers = Workers::new(stop_working, app.workers.clone());
+        workers.adopt(projecting);
         if roles.worker || !app.engine.is_shared() {
             let runner = Runner::new(app.store.clone(), app.node.owner(), jobs());
-            working.push(tokio::spawn(runner.follow(stop)));
+            workers.add(runner.follow(stop));
         }
-        if app.engine.is_shared() {
-            let follow = Arc::clone(&app).follow_current_sale(stop_working.clone());
-            working.push(tokio::spawn(follow));
-        }
-        if let Engine::Redis(engine) = &app.engine {
-            let probe = probes::watch_redis(
-                Arc::clone(&app),
-                Prober::new(engine.clone()),
-                stop_working.clone(),
-            );
-            working.push(tokio::spawn(probe));
-            let watch = epochs::watch(engine.clone(), app.store.clone(), stop_working.clone());
-            working.push(tokio::spawn(watch));
-            if roles.worker {
-                let tend = epochs::tend(engine.clone(), stop_working.clone());
-                working.push(tokio::spawn(tend));
-            }
-        }
-        if !app.engine.is_shared() {
-            let probe = probes::watch_database(Arc::clone(&app), stop_working.clone());
-            working.push(tokio::spawn(probe));
-        }
-        if let (Some(every), true) = (app.config.audit.every, roles.worker) {
-            let audit = audit::run_every(Arc::clone(&app), every, stop_working.clone());
-            working.push(tokio::spawn(audit));
-        }
+        add_workers(&mut workers, &app);
         let stop_serving = CancellationToken::new();
         let mut serving = Vec::new();
         let (listener, address) = doors.http;
@@ -194,9 +170,8 @@ impl Server {
             resp_address,
             app,
             stop_serving,
-            stop_working,
             serving,
-            working,
+            workers,
             note,
         })
     }
@@ -223,13 +198,50 @@ impl Server {
             let _served = serving.await;
         }
         // The records are brought up to date while the journal is still open.
-        self.stop_working.cancel();
-        for working in self.working {
-            let _worked = working.await;
-        }
+        self.workers.end().await;
         self.app.engine.shut_down().await;
         self.app.store.close().await;
         drop(self.note);
+    }
+}
+
+/// Everything that is done again and again beside the requests.
+fn add_workers(workers: &mut Workers, app: &Arc<App>) {
+    let (shared, worker) = (app.engine.is_shared(), app.config.roles.worker);
+    let with_app = || Arc::clone(app);
+    if shared {
+        let app = with_app();
+        workers.every("current sale", app::FOLLOW_EVERY, move || {
+            Arc::clone(&app).follow_current_sale()
+        });
+    } else {
+        let app = with_app();
+        workers.every("database probe", probes::DATABASE_EVERY, move || {
+            probes::look_at_database(Arc::clone(&app))
+        });
+    }
+    if let Engine::Redis(engine) = &app.engine {
+        let (app, engine) = (with_app(), engine.clone());
+        let prober = Arc::new(tokio::sync::Mutex::new(Prober::new(engine.clone())));
+        let probed = Arc::clone(&app);
+        workers.every("redis probe", probes::ENGINE_EVERY, move || {
+            probes::look_at_redis(Arc::clone(&probed), Arc::clone(&prober))
+        });
+        let watched = engine.clone();
+        workers.every("redis epochs", epochs::LOOK_EVERY, move || {
+            epochs::watch(watched.clone(), app.store.clone())
+        });
+        if worker {
+            let mut round = 0_u32;
+            workers.every("redis deadlines", epochs::TEND_EVERY, move || {
+                round = round.wrapping_add(1);
+                epochs::tend(engine.clone(), round)
+            });
+        }
+    }
+    if let (Some(every), true) = (app.config.audit.every, worker) {
+        let app = with_app();
+        workers.after_pause("audit", every, move || audit::run_by_itself(Arc::clone(&app)));
     }
 }
 

@@ -28,6 +28,9 @@ pub struct Readiness {
     pub engine_problem: Option<&'static str>,
     /// The records, and the writing of them.
     pub database: Option<String>,
+    /// Work of the background whose last turn failed, and why. It is tried again by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<String>,
     /// What kind of trouble the database has: `unreachable`, `refuses_writes` or `lost`. Absent if
     /// the records only lag behind.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,6 +86,7 @@ pub async fn readyz(
         engine: engine.map(|trouble| trouble.what),
         database_problem: database.as_ref().map(|trouble| trouble.problem.as_str()),
         database: database.map(|trouble| trouble.what).or(recording),
+        workers: app.workers.trouble(),
     };
     Ok((status, axum::Json(body)))
 }

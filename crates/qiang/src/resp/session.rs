@@ -141,7 +141,8 @@ impl Session {
             }
             Ok(Meant::Other(spec)) => {
                 self.decide().await;
-                if let Err(Wrong(word, sentence)) = self.other(spec, words).await {
+                // In a box: it is large, rare, and would be room in every connection.
+                if let Err(Wrong(word, sentence)) = Box::pin(self.other(spec, words)).await {
                     self.answers.error(word, &sentence);
                 }
             }
@@ -191,7 +192,8 @@ impl Session {
                 Wrong(word, sentence) => answers.error(word, &sentence),
             },
         };
-        app.decide_many(commands, &self.origin, answer).await;
+        // In a box: it has room for every engine, and most connections wait for their client.
+        Box::pin(app.decide_many(commands, &self.origin, answer)).await;
     }
 
     fn understand(&mut self, words: Words<'_>) -> Result<Meant, Wrong> {
