@@ -6,6 +6,8 @@
 //! where it was. A number is not given back at the end but runs out, so that whoever gets it next
 //! comes at least [`LEASE`] later, whatever their clock says.
 
+pub mod view;
+
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,6 +33,7 @@ const NUMBERS: u16 = 1_024;
 /// A number no other process has, for as long as it is renewed.
 #[derive(Debug)]
 pub struct Node {
+    number: u16,
     owner: String,
     ids: Mutex<Snowflake>,
     /// Since when it is known to be ours; `None` is for ever.
@@ -79,6 +82,7 @@ impl Node {
     /// The only process there can be.
     pub fn alone() -> Result<Arc<Self>, Error> {
         Ok(Arc::new(Self {
+            number: 0,
             owner: random_name()?,
             ids: Mutex::new(Snowflake::new(0)),
             renewed: None,
@@ -94,6 +98,7 @@ impl Node {
         let number = number.ok_or(Error::Full)?;
         tracing::info!(number, "this process is node {number}");
         let node = Arc::new(Self {
+            number,
             owner,
             ids: Mutex::new(Snowflake::new(number)),
             renewed: Some(Mutex::new(watch)),
@@ -102,6 +107,12 @@ impl Node {
         });
         tokio::spawn(Arc::clone(&node).keep(store.clone(), number, stop));
         Ok(node)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn number(&self) -> u16 {
+        self.number
     }
 
     /// The name it holds leases under.

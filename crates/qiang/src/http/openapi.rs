@@ -96,6 +96,7 @@ const PROBLEMS: &[(&str, &[Code])] = &[
     ("settle_refund", &[Code::NoSuchSale, Code::NoSuchRefund]),
     ("list_reviews", &[]),
     ("end_review", &[Code::NoSuchReview]),
+    ("list_nodes", &[]),
     ("run_audit", &[]),
     ("repair_records", &[]),
     ("show_metrics", &[]),

@@ -17,7 +17,7 @@ use super::problem::{Code, Problem};
 use super::{errors_page, health, openapi};
 use crate::app::App;
 use crate::sales::{self, claims, current};
-use crate::{audit, metrics, orders, payments, reviews};
+use crate::{audit, metrics, nodes, orders, payments, reviews};
 
 /// The page of the API is far smaller; its scripts are not touched.
 const MAX_PAGE_BYTES: usize = 64 << 10;
@@ -44,6 +44,7 @@ fn described() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
         .routes(routes!(payments::settle_refund))
         .routes(routes!(reviews::list))
         .routes(routes!(reviews::end))
+        .routes(routes!(nodes::view::list))
         .routes(routes!(audit::show))
         .routes(routes!(audit::repair))
         .routes(routes!(metrics::show))

@@ -22,6 +22,25 @@ async fn the_server_says_that_it_lives_and_works() {
 }
 
 #[tokio::test]
+async fn the_nodes_and_their_workers_are_shown() {
+    let shop = Shop::open().await;
+    let shown = shop.admin().await.get("/admin/nodes").await.ok(200);
+    assert_eq!(
+        (&shown["nodes"][0]["number"], &shown["nodes"][0]["answers"]),
+        (&json!(0), &json!(true))
+    );
+    let workers = shown["workers"].as_array().expect("a list");
+    assert!(!workers.is_empty() && workers.iter().all(|one| one["panics"] == 0), "{shown}");
+    let names: Vec<_> = workers.iter().map(|one| one["name"].as_str().expect("a name")).collect();
+    let page = shop.stranger().await.ask(Method::GET, "/metrics", &[], "").await.text;
+    for name in names {
+        let line = format!("qiang_worker_panics_total{{worker=\"{name}\"}} 0");
+        assert!(page.contains(&line), "{line} is missing from {page}");
+    }
+    shop.buyer("ann").await.get("/admin/nodes").await.problem(403, "forbidden");
+}
+
+#[tokio::test]
 async fn metrics_count_what_happened() {
     let shop = Shop::open().await;
     let sale = shop.sale(1, json!({})).await;
@@ -135,6 +154,7 @@ async fn the_description_names_every_address() {
         "POST /api/v1/current-sale/claims",
         "POST /voucher-order/seckill/{voucher_id}",
         "GET /api/v1/admin/audit",
+        "GET /api/v1/admin/nodes",
         "POST /api/v1/admin/audit/repair",
         "GET /api/v1/admin/refunds",
         "POST /api/v1/admin/refunds/{sale_id}/{payment_id}/settle",

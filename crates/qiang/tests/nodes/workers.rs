@@ -3,9 +3,9 @@
 
 use qiang_sql::Dialect;
 use qiang_testkit::servers::shared;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::crowd::{self, Asking, Crowd, audit, check, recorded};
+use crate::crowd::{self, Asking, Crowd, Person, audit, check, recorded};
 use crate::shop::{Node, PARTITIONS, Shop, eventually};
 
 const STOCK: u32 = 300;
@@ -29,6 +29,13 @@ async fn a_worker_that_was_killed_is_followed_by_the_other() {
     let Some(redis) = shared::redis() else { return };
     let Some(shop) = Shop::on(&redis, Dialect::Postgres).await else { return };
     let (door, mut first, _second) = shared_out(&shop).await;
+    let shown = Person::admin(door.address).get("/api/v1/admin/nodes").await.body;
+    let nodes = shown["nodes"].as_array().expect("a list");
+    let logs = |node: &Value| node["logs"].as_array().expect("a list").len();
+    assert_eq!(nodes.len(), 3, "{shown}");
+    assert_eq!(nodes.iter().map(logs).sum::<usize>(), usize::from(PARTITIONS), "{shown}");
+    let answering: Vec<_> = nodes.iter().filter(|node| node["answers"] == true).collect();
+    assert!(answering.len() == 1 && logs(answering[0]) == 0, "{shown}");
     let sales = sales(&door).await;
     let crowd = Crowd::rush(&[door.address], &sales, 0..200, Asking::Once);
     crowd.told(80).await;
