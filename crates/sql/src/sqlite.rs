@@ -22,7 +22,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_millis(10);
 /// Reads are short and come from the cache; more connections would only hold more memory.
 const MAX_READERS: u32 = 4;
-/// All multi-row statements of the projector in all their sizes, and room for the rest.
+/// All multi-row statements of the records in all their sizes, and room for the rest.
 const CACHED_STATEMENTS: usize = 128;
 /// The writer's page cache, in KiB: the upper levels of all trees and the pages that are hot.
 const WRITER_CACHE_KIB: u32 = 64 * 1024;
@@ -57,7 +57,7 @@ impl Pools {
             .pragma("cache_size", format!("-{WRITER_CACHE_KIB}"))
             .pragma("wal_autocheckpoint", CHECKPOINT_PAGES.to_string())
             // A multi-row statement keeps a copy of each page it touches, to undo itself; in a file
-            // that takes a quarter of the projector's time.
+            // that takes a quarter of the time that recording takes.
             .pragma("temp_store", "MEMORY")
             .disable_statement_logging();
         let writer = open_writer(path, writing).await?;

@@ -23,7 +23,7 @@ use qiang_store::{Order, Store};
 const CLAIMS: u32 = 100_000;
 const QUICK_CLAIMS: u32 = 20_000;
 const ROUNDS: usize = 3;
-/// Events in one batch, as the projector reads them from the log.
+/// Events in one batch, as a consumer reads them from the log.
 const BATCH: usize = 10_000;
 /// What a claim comes to when it is granted: itself, its order, and the line of its order.
 const ROWS_OF_A_CLAIM: f64 = 3.0;

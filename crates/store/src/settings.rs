@@ -12,6 +12,7 @@ const MAX_SETTINGS: i64 = 10_000;
 static SETTINGS: Table = Table { name: "settings", key: "name", fixed: "", changing: "value" };
 
 static PUT: Insert = Insert::new(&SETTINGS, Existing::IsReplaced);
+static MAKE: Insert = Insert::new(&SETTINGS, Existing::IsAnError);
 
 impl Store {
     /// The value of a setting, if it was ever put.
@@ -51,7 +52,7 @@ impl Store {
     ) -> Result<bool> {
         const DOING: &str = "swapping a setting";
         let Some(expected) = expected else {
-            let insert = sql!("INSERT INTO settings (name, value) VALUES (?, ?)");
+            let insert = MAKE.one(self.database.dialect());
             let put = patiently!(self.database.execute(insert, &[name.into(), new.into()]).await);
             return match put {
                 Err(error) if error.is_duplicate() => Ok(false),

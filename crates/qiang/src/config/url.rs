@@ -78,7 +78,7 @@ pub(super) fn without_password(url: &str) -> String {
 /// How events travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BusUrl {
-    /// `log:`: projectors read the engine's log themselves.
+    /// `log:`: consumers read the engine's log themselves.
     Log,
 }
 

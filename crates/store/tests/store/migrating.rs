@@ -128,6 +128,16 @@ async fn positions_become_those_of_the_records(on: Dialect) {
     assert_eq!(store.positions(RECORDS).await.expect("readable"), expected);
     assert_eq!(store.consumers().await.expect("readable"), [RECORDS]);
     store.project("embedded", 7, 8, &[]).await.expect("it goes on from there");
+
+    // MySQL commits each step by itself: one that was cut off at its very end is run again.
+    if on == Dialect::MySql {
+        let database = Database::open(scratch.url()).await.expect("opens");
+        let cut_off = sql!("DELETE FROM _sqlx_migrations WHERE version >= 4");
+        database.execute(cut_off, &[]).await.expect("deleted");
+        assert!(!store.migrate().await.expect("migrates again").is_empty());
+        assert_eq!(store.position(RECORDS, "embedded").await.expect("readable"), 8);
+        assert_eq!(store.consumers().await.expect("readable"), [RECORDS]);
+    }
 }
 
 /// One version is one shape, wherever it is.

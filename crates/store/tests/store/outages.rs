@@ -28,7 +28,7 @@ async fn goes_on_after_a_restart(
         let down = store.project("embedded", at, at + 1, &event).await.expect_err("it is down");
         assert!(down.is_outage() && !down.is_transient(), "{down:?}");
         restart().expect("started again");
-        // As a projector does: what failed is tried again from where the records say it is.
+        // As a consumer does: what failed is tried again from where the records say it is.
         let mut attempts = 0;
         loop {
             match store.project("embedded", at, at + 1, &event).await {

@@ -226,9 +226,9 @@ async fn of_many_who_record_at_once_none_is_stopped(on: Dialect) {
                     .map(Event::Claim)
                     .collect();
                 let through = at + claims.len() as u64;
-                let consumer = format!("log/{worker}");
-                // What collides too often is tried again, as the projector does.
-                while let Err(error) = store.project(&consumer, at, through, &claims).await {
+                let log = format!("sql/{worker}");
+                // What collides too often is tried again, as a consumer does.
+                while let Err(error) = store.project(&log, at, through, &claims).await {
                     assert!(error.is_transient(), "{error:?}");
                 }
                 at = through;

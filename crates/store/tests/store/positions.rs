@@ -11,12 +11,12 @@ use crate::fixtures::{Db, Lcg, PAY_MS, Records, granted, history, opened, pool_i
 
 on_every_database!(
     a_position_moves_only_from_where_it_is,
-    a_stale_projector_changes_nothing,
+    a_stale_worker_changes_nothing,
     a_consumer_that_never_began_is_at_zero,
-    of_two_projectors_on_one_batch_one_wins,
+    of_two_workers_on_one_batch_one_wins,
     a_repair_moves_no_position,
     of_many_who_begin_at_once_one_wins,
-    two_projectors_on_one_log_write_it_once,
+    two_workers_on_one_log_write_it_once,
     logs_do_not_hinder_each_other,
     positions_are_listed_by_log,
     a_consumer_is_registered_once_and_retired,
@@ -37,7 +37,7 @@ async fn a_position_moves_only_from_where_it_is(on: Dialect) {
     assert_eq!(db.store.position(RECORDS, "embedded").await.expect("readable"), 25);
 }
 
-async fn a_stale_projector_changes_nothing(on: Dialect) {
+async fn a_stale_worker_changes_nothing(on: Dialect) {
     let db = Db::new(on).await;
     let pool = opened(1, terms(Flow::Order { pay_ms: PAY_MS }));
     let log = [Event::Pool(pool.clone()), Event::Claim(granted(&pool, 1, "a"))];
@@ -65,16 +65,16 @@ async fn a_consumer_that_never_began_is_at_zero(on: Dialect) {
     assert_eq!(db.store.position(RECORDS, "embedded").await.expect("readable"), 0);
 }
 
-async fn of_two_projectors_on_one_batch_one_wins(on: Dialect) {
+async fn of_two_workers_on_one_batch_one_wins(on: Dialect) {
     let db = Db::new(on).await;
     for round in 0..50_u64 {
-        let projectors = [0, 1].map(|_| {
+        let workers = [0, 1].map(|_| {
             let store = db.store.clone();
             tokio::spawn(async move { store.project("embedded", round, round + 1, &[]).await })
         });
         let mut wins = 0;
-        for projector in projectors {
-            match projector.await.expect("no panic") {
+        for worker in workers {
+            match worker.await.expect("no panic") {
                 Ok(()) => wins += 1,
                 Err(Error::PositionMoved { .. }) => {}
                 Err(other) => panic!("{other:?}"),
@@ -119,7 +119,7 @@ async fn of_many_who_begin_at_once_one_wins(on: Dialect) {
 }
 
 /// Both believe the log is theirs, as after a lease that ran out. Each batch is written by one.
-async fn two_projectors_on_one_log_write_it_once(on: Dialect) {
+async fn two_workers_on_one_log_write_it_once(on: Dialect) {
     let log: Arc<[Event]> = history(&mut Lcg(11), 60).into();
     let db = Db::new(on).await;
     let mut projecting = JoinSet::new();
