@@ -31,9 +31,9 @@ use std::time::Duration;
 
 use qiang_core::decide::Facts;
 use qiang_core::{
-    Claim, ClaimId, Command, PoolId, PoolState, PoolView, Refund, Reply, Terms, Timestamp,
+    Claim, ClaimId, Command, Kind, PoolId, PoolState, PoolView, Refund, Reply, Terms, Timestamp,
 };
-use qiang_sql::{Database, sql};
+use qiang_sql::{Database, Row, sql};
 use tokio::sync::watch;
 
 use self::excerpt::Excerpt;
@@ -165,10 +165,11 @@ impl Engine {
         Ok(self.shared.look(id).await?.map(|pool| pool.state))
     }
 
-    /// Pools by the time they were opened, newest first, skipping `skip` and at most `max`.
-    pub async fn pools(&self, skip: usize, max: usize) -> Result<Vec<PoolView>, Error> {
+    /// Pools of a kind by the time they were opened, newest first, skipping `skip` and at most
+    /// `max`.
+    pub async fn pools(&self, kind: Kind, skip: usize, max: usize) -> Result<Vec<PoolView>, Error> {
         self.expire_due().await?;
-        let excerpts = self.shared.newest(skip, max).await.map_err(told)?;
+        let excerpts = self.shared.newest(kind, skip, max).await.map_err(told)?;
         Ok(excerpts.iter().map(Facts::view).collect())
     }
 
@@ -182,7 +183,8 @@ impl Engine {
     pub async fn claims(&self, pool: PoolId, after: u32, max: u32) -> Result<Vec<Claim>, Error> {
         match self.shared.look(pool).await? {
             Some(excerpt) if !excerpt.is_cleared() => {
-                self.shared.claims(pool, after, max).await.map_err(told)
+                let kind = excerpt.state.terms.kind;
+                self.shared.claims(pool, kind, after, max).await.map_err(told)
             }
             Some(_) | None => Ok(Vec::new()),
         }
@@ -301,41 +303,62 @@ impl Shared {
 
     /// A pool as it lies in the tables, and whether something in it is overdue.
     async fn read_pool(&self, pool: PoolId) -> Result<Option<(Excerpt, bool)>, Fault> {
-        let row = self
-            .database
-            .fetch_optional(
-                sql!(concat!(
-                    "SELECT ",
-                    pool_columns!(),
-                    ", EXISTS (SELECT 1 FROM engine_claims WHERE pool_id = ? AND due <= ?)
-                     FROM engine_pools p WHERE p.id = ?"
-                )),
-                &[id(pool), self.now().millis().into(), id(pool)],
-            )
-            .await?;
-        let Some(row) = row else { return Ok(None) };
-        let excerpt = rows::pool(&row, self.terms_of(pool).await?)?;
-        Ok(Some((excerpt, row.int(rows::BEHIND_POOL)? != 0)))
-    }
-
-    async fn newest(&self, skip: usize, max: usize) -> Result<Vec<Excerpt>, Fault> {
         let found = self
             .database
             .fetch_all(
                 sql!(concat!(
                     "SELECT ",
                     pool_columns!(),
-                    " FROM engine_pools p ORDER BY p.opened_at DESC, p.id DESC LIMIT ? OFFSET ?"
+                    ", q.place,
+                      EXISTS (SELECT 1 FROM engine_claims WHERE pool_id = ? AND due <= ?)
+                     FROM engine_pools p
+                     LEFT JOIN engine_portions q ON q.pool_id = p.id AND q.claim = 0
+                     WHERE p.id = ?"
                 )),
-                &[number(max).into(), number(skip).into()],
+                &[id(pool), self.now().millis().into(), id(pool)],
             )
             .await?;
-        let mut excerpts = Vec::with_capacity(found.len());
+        let Some(first) = found.first() else { return Ok(None) };
+        let overdue = first.int(rows::BEHIND_POOL + 1)? != 0;
+        let mut excerpts = self.excerpts(&found).await?;
+        Ok(excerpts.pop().map(|excerpt| (excerpt, overdue)))
+    }
+
+    /// Pools out of rows that have the place of a portion behind the columns of the pool: one row
+    /// for each portion that came back, or one without.
+    async fn excerpts(&self, found: &[Row]) -> Result<Vec<Excerpt>, Fault> {
+        let mut excerpts: Vec<Excerpt> = Vec::new();
         for row in found {
-            let terms = self.terms_of(rows::pool_id(&row, 0)?).await?;
-            excerpts.push(rows::pool(&row, terms)?);
+            let pool = rows::pool_id(row, 0)?;
+            if excerpts.last().is_none_or(|last| last.state.id != pool) {
+                excerpts.push(rows::pool(row, self.terms_of(pool).await?)?);
+            }
+            let place = rows::short_or_null(row, rows::BEHIND_POOL)?;
+            if let (Some(excerpt), Some(place)) = (excerpts.last_mut(), place) {
+                excerpt.add_free(place);
+            }
         }
         Ok(excerpts)
+    }
+
+    async fn newest(&self, kind: Kind, skip: usize, max: usize) -> Result<Vec<Excerpt>, Fault> {
+        let found = self
+            .database
+            .fetch_all(
+                sql!(concat!(
+                    "SELECT ",
+                    pool_columns!(),
+                    ", q.place FROM (
+                        SELECT * FROM engine_pools WHERE kind = ?
+                        ORDER BY opened_at DESC, id DESC LIMIT ? OFFSET ?
+                     ) p
+                     LEFT JOIN engine_portions q ON q.pool_id = p.id AND q.claim = 0
+                     ORDER BY p.opened_at DESC, p.id DESC"
+                )),
+                &[kind.as_str().into(), number(max).into(), number(skip).into()],
+            )
+            .await?;
+        self.excerpts(&found).await
     }
 
     async fn terms_of(&self, pool: PoolId) -> Result<Arc<Terms>, Fault> {
@@ -350,7 +373,13 @@ impl Shared {
         Ok(terms)
     }
 
-    async fn claims(&self, pool: PoolId, after: u32, max: u32) -> Result<Vec<Claim>, Fault> {
+    async fn claims(
+        &self,
+        pool: PoolId,
+        kind: Kind,
+        after: u32,
+        max: u32,
+    ) -> Result<Vec<Claim>, Fault> {
         let found = self
             .database
             .fetch_all(
@@ -363,7 +392,7 @@ impl Shared {
                 &[id(pool), after.into(), after.saturating_add(max).into()],
             )
             .await?;
-        found.iter().map(|row| Ok(rows::claim(row, pool)?.claim)).collect()
+        found.iter().map(|row| Ok(rows::claim(row, pool, kind)?.claim)).collect()
     }
 
     async fn refunds(

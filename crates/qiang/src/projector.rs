@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use qiang_core::Event;
+use qiang_core::{Event, Kind};
 use qiang_engine::{Engine, Log, LogError, Stopwatch};
 use qiang_store::Store;
 use tokio::sync::{Notify, oneshot, watch};
@@ -724,7 +724,8 @@ async fn write_journal(folder: &Path, store: &Store) -> Result<usize, Error> {
 async fn everything(engine: &Engine, store: &Store) -> Result<usize, Error> {
     let (mut written, mut skip) = (0, 0);
     loop {
-        let pools = engine.pools(skip, 100).await?;
+        // Only sales are recorded.
+        let pools = engine.pools(Kind::Sale, skip, 100).await?;
         for pool in &pools {
             let state = engine.pool_state(pool.id).await?;
             let state: Vec<Event> = state.into_iter().map(Event::Pool).collect();

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use qiang_core::{Claim, Event, PoolId, PoolState, Refund};
+use qiang_core::{Claim, Event, Kind, PoolId, PoolState, Refund};
 use qiang_sql::{Transaction, Value, sql};
 
 use crate::claims;
@@ -31,7 +31,7 @@ impl Store {
     ///
     /// An operational error may come after the commit; the caller then finds out by asking for
     /// the position. Events of a sale that is neither among them nor on record are refused with
-    /// [`Error::UnknownSale`].
+    /// [`Error::UnknownSale`]. Events of pools that are no sales leave no rows here.
     pub async fn project(
         &self,
         consumer: &str,
@@ -164,7 +164,8 @@ async fn facts(tx: &mut Transaction, batch: &Batch<'_>) -> Result<HashMap<PoolId
     }
 }
 
-/// Events with all but the newest version of everything left out.
+/// Events of sales, with all but the newest version of everything left out. What happens to pools of
+/// another kind is not written here: each kind has tables of its own.
 pub(crate) struct Batch<'a> {
     pub(crate) pools: Vec<&'a PoolState>,
     /// All of them, not only the newest.
@@ -181,7 +182,7 @@ impl<'a> Batch<'a> {
             claims: Vec::with_capacity(events.len()),
             refunds: Vec::new(),
         };
-        for event in events {
+        for event in events.iter().filter(|event| event.kind() == Kind::Sale) {
             match event {
                 Event::Pool(pool) => batch.pools.push(pool),
                 Event::Claim(claim) => batch.claims.push(claim),

@@ -276,14 +276,15 @@ fn a_payment_counts_once_in_each_sale() {
     use std::sync::Arc;
 
     use qiang_core::{
-        Book, Cents, ClaimId, ClaimRequest, Command, Flow, LimitBy, Outcome, PayRequest, PaymentId,
-        PoolId, Reclaim, Reply, Settlement, Supply, Terms, Timestamp, UserId,
+        Book, Cents, ClaimId, ClaimRequest, Command, Flow, Kind, LimitBy, Outcome, PayRequest,
+        PaymentId, PoolId, Reclaim, Reply, Settlement, Supply, Terms, Timestamp, UserId,
     };
 
     let now = Timestamp::from_millis(0);
     let mut book = Book::new(1);
     let mut ask = |command: Command| book.handle(&command, now, &mut |_| {});
     let terms = Arc::new(Terms {
+        kind: Kind::Sale,
         title: "t".into(),
         sku: "s".into(),
         supply: Supply::Units(5),
@@ -303,7 +304,9 @@ fn a_payment_counts_once_in_each_sale() {
         ask(Command::Open { pool, terms: Arc::clone(&terms) });
         let user = UserId::new("ann").expect("an id");
         let quantity = NonZeroU32::MIN;
-        ask(Command::Claim(ClaimRequest { pool, user, identity: None, request: None, quantity }));
+        let kind = Kind::Sale;
+        let (identity, request) = (None, None);
+        ask(Command::Claim(ClaimRequest { kind, pool, user, identity, request, quantity }));
         let payment = PaymentId::new("P1").expect("an id");
         let order = ClaimId { pool, number: 1 };
         settled.push(ask(Command::Pay(PayRequest { order, payment, amount: Cents::new(100) })));

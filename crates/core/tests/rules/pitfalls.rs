@@ -64,7 +64,7 @@ fn p07_a_release_happens_once() {
         stock           -> 5 of 5 left
         ",
     );
-    let released = table.events.iter().filter(|event| event.kind() == "claim_released").count();
+    let released = table.events.iter().filter(|event| event.name() == "claim_released").count();
     assert_eq!(released, 2);
 }
 
@@ -109,7 +109,7 @@ fn p09_two_deadlines_give_a_unit_back_once() {
         stock         -> 3 of 3 left
         ",
     );
-    let released = table.events.iter().filter(|event| event.kind() == "claim_released").count();
+    let released = table.events.iter().filter(|event| event.name() == "claim_released").count();
     assert_eq!(released, 2);
 }
 
@@ -156,7 +156,7 @@ fn p14_a_refusal_leaves_no_trace() {
         bob claims    -> no: closed
         ",
     );
-    let kinds: Vec<&str> = table.events.iter().map(Event::kind).collect();
+    let kinds: Vec<&str> = table.events.iter().map(Event::name).collect();
     assert_eq!(kinds, ["pool_opened", "claim_granted"]);
 }
 
@@ -226,7 +226,7 @@ fn p21_money_after_expiry_is_never_lost() {
         stock              -> 0 of 1 left, 1 paid
         ",
     );
-    let refunds = table.events.iter().filter(|event| event.kind() == "refund_due").count();
+    let refunds = table.events.iter().filter(|event| event.name() == "refund_due").count();
     assert_eq!(refunds, 1, "owed once");
 }
 

@@ -20,9 +20,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use qiang_core::{
-    Book, Cents, Claim, ClaimId, ClaimRequest, Command, Event, Flow, Identity, LimitBy, Outcome,
-    PayRequest, PaymentId, PoolId, PoolView, PriceStep, Reclaim, Refund, Refusal, ReleaseReason,
-    Reply, RequestId, Settlement, State, Supply, Terms, Timestamp, UserId,
+    Book, Cents, Claim, ClaimId, ClaimRequest, Command, Event, Flow, Identity, Kind, LimitBy,
+    Outcome, PayRequest, PaymentId, PoolId, PoolView, PriceStep, Reclaim, Refund, Refusal,
+    ReleaseReason, Reply, RequestId, Settlement, State, Supply, Terms, Timestamp, UserId,
 };
 
 /// Runs a script and compares what comes of every line with what stands behind its `->`.
@@ -123,7 +123,7 @@ impl Table {
             assert_eq!(version, before + 1, "{event:?}");
         }
         stored.settle();
-        for pool in self.book.pools_from(0) {
+        for pool in self.book.pools() {
             let view = pool.view();
             for book in [&stored, &applied] {
                 let again = book.pool(view.id).expect("it was opened by an event");
@@ -151,6 +151,7 @@ fn command(ask: &str, words: &[&str]) -> Command {
         ["close", ..] => Command::Close { pool },
         ["clear", ..] => Command::Clear { pool },
         [who, "claims", ..] => Command::Claim(ClaimRequest {
+            kind: Kind::Sale,
             pool,
             user: UserId::new(who).expect("a user"),
             identity: field(words, "as").map(|id| Identity::new(id).expect("an identity")),
@@ -195,6 +196,7 @@ pub(crate) fn terms(words: &[&str]) -> Terms {
     };
     let steps = field(words, "steps").map_or(Vec::new(), |all| all.split(',').map(step).collect());
     Terms {
+        kind: Kind::Sale,
         title: field(words, "title").unwrap_or("Goods").into(),
         sku: field(words, "sku").unwrap_or("goods-1").into(),
         supply,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use qiang_core::decide::{Buyer, Fate, Seen};
 use qiang_core::{
-    BadId, Cents, Claim, ClaimId, Event, Identity, PaymentId, PoolChange, PoolId, PoolState,
+    BadId, Cents, Claim, ClaimId, Event, Identity, Kind, PaymentId, PoolChange, PoolId, PoolState,
     Refund, RefundReason, ReleaseReason, RequestId, State, Tally, Terms, Timestamp, UserId,
 };
 use qiang_sql::Row;
@@ -96,9 +96,11 @@ pub(super) fn request_key(user: &UserId, request: &RequestId) -> String {
     format!("{user}{BETWEEN}{request}")
 }
 
-pub(super) fn claim(row: &Row, pool: PoolId) -> Result<excerpt::Row, Fault> {
+/// A claim; what its pool is for stands in the pool's rules.
+pub(super) fn claim(row: &Row, pool: PoolId, kind: Kind) -> Result<excerpt::Row, Fault> {
     let state = State::from_word(row.text(7)?);
     let claim = Claim {
+        kind,
         id: ClaimId { pool, number: short(row, 0)? },
         user: UserId::new(row.text(1)?)?,
         identity: id_or_null(row, 2, Identity::new)?,
@@ -187,7 +189,7 @@ pub(super) fn short(row: &Row, column: usize) -> Result<u32, Fault> {
     u32::try_from(row.int(column)?).map_err(|_| Fault::OutOfRange { what: "a number" })
 }
 
-fn short_or_null(row: &Row, column: usize) -> Result<Option<u32>, Fault> {
+pub(super) fn short_or_null(row: &Row, column: usize) -> Result<Option<u32>, Fault> {
     let number = row.int_or_null(column)?.map(u32::try_from).transpose();
     number.map_err(|_| Fault::OutOfRange { what: "a number" })
 }

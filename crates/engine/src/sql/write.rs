@@ -153,8 +153,8 @@ async fn insert_pool(transaction: &mut Transaction, excerpt: &Excerpt) -> Result
             sql!(
                 "INSERT INTO engine_pools (id, version, last_change, total, available, held,
                     ordered, paid, claims, payments, refunds, next_place, fresh_portion, opened_at,
-                    changed_at, to_sweep)
-                 VALUES (?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, 0, 0, ?, ?, 0)"
+                    changed_at, to_sweep, kind)
+                 VALUES (?, ?, ?, ?, ?, 0, 0, 0, 0, 0, 0, 0, 0, ?, ?, 0, ?)"
             ),
             &[
                 pool,
@@ -164,6 +164,7 @@ async fn insert_pool(transaction: &mut Transaction, excerpt: &Excerpt) -> Result
                 excerpt.counts.available.into(),
                 at.into(),
                 at.into(),
+                state.terms.kind.as_str().into(),
             ],
         )
         .await?;
@@ -245,6 +246,7 @@ async fn write_claims(transaction: &mut Transaction, excerpt: &Excerpt) -> Resul
 
 fn bind_claim(params: &mut Params, pool: Value<'_>, row: &Row) {
     let Claim {
+        kind: _,
         id,
         user,
         identity,

@@ -8,7 +8,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use qiang_core::{
-    Claim, ClaimId, ClaimRequest, Command, Outcome, PoolId, ReleaseReason, Reply, Timestamp, UserId,
+    Claim, ClaimId, ClaimRequest, Command, Kind, Outcome, PoolId, ReleaseReason, Reply, Timestamp,
+    UserId,
 };
 use qiang_engine::Stopwatch;
 use serde::{Deserialize, Serialize, Serializer};
@@ -164,7 +165,8 @@ pub async fn claim(
     let quantity = u32::try_from(body.quantity).ok().and_then(NonZeroU32::new);
     let quantity = quantity
         .ok_or_else(|| Problem::invalid_field("quantity", "must be from 1 to the sale's limit"))?;
-    let wish = ClaimRequest { pool, user: who.user, identity: who.identity, request, quantity };
+    let (kind, user, identity) = (Kind::Sale, who.user, who.identity);
+    let wish = ClaimRequest { kind, pool, user, identity, request, quantity };
     let watch = Stopwatch::start();
     let outcome = app.answer(app.engine.ask(Command::Claim(wish))).await.map(Reply::into_claim);
     app.metrics.claim_latency.record(watch.elapsed());
@@ -229,10 +231,11 @@ fn created(outcome: Outcome<Claim>) -> Result<(StatusCode, ClaimView), Problem> 
     }
 }
 
-/// A claim: from the engine the moment it was granted, from the records once its sale is cleared.
+/// A claim of a sale: from the engine the moment it was granted, from the records once its sale is
+/// cleared.
 pub async fn find(app: &App, id: ClaimId) -> Result<Option<Claim>, Problem> {
     match app.answer(app.engine.claim_view(id)).await? {
-        Some(claim) => Ok(Some(claim)),
+        Some(claim) => Ok(Some(claim).filter(|claim| claim.kind == Kind::Sale)),
         None => Ok(app.store.claim(id).await?),
     }
 }
