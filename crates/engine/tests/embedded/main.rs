@@ -12,5 +12,6 @@ mod fixture;
 mod folder;
 mod pitfalls;
 mod recovery;
+mod rules;
 mod small_steps;
 mod trimming;

@@ -21,6 +21,7 @@ mod reconnecting;
 mod repairs;
 mod replicas;
 mod restore;
+mod rules;
 mod sentinel;
 mod servers;
 mod sick_master;

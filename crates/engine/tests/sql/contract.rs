@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use qiang_engine::sql::Engine;
 use qiang_sql::{Dialect, on_every_database};
-use qiang_testkit::contract;
+use qiang_testkit::{contract, rules};
 
 use super::asking::{Subjected, everything};
 use super::fixture::{World, each_world};
@@ -65,6 +65,11 @@ async fn what_it_answered_is_there_for_the_next_engine(on: Dialect) {
     assert_eq!(everything(&world.engine().await).await, before);
 }
 
+async fn it_keeps_the_rules(on: Dialect) {
+    let (_world, subject) = subject(on).await;
+    rules::hold_on(&subject).await;
+}
+
 async fn a_packet_is_no_sale(on: Dialect) {
     let (_world, subject) = subject(on).await;
     contract::a_packet_is_no_sale(&subject).await;
@@ -76,4 +81,5 @@ on_every_database!(
     a_payment_counts_once_in_each_sale,
     what_it_answered_is_there_for_the_next_engine,
     a_packet_is_no_sale,
+    it_keeps_the_rules,
 );

@@ -7,8 +7,7 @@ use qiang_core::{
     Book, Claim, ClaimRequest, Command, Event, Identity, Kind, Outcome, PoolId, Reply, RequestId,
     Timestamp, UserId,
 };
-
-use super::script::terms;
+use qiang_testkit::rules::terms;
 
 fn claim(book: &mut Book, wish: ClaimRequest) -> Outcome<Claim> {
     let (command, now) = (Command::Claim(wish), Timestamp::from_millis(0));
