@@ -25,6 +25,7 @@ mod moving;
 mod operations;
 mod orders;
 mod other_origins;
+mod packets;
 mod payments;
 mod records;
 mod repeats;
