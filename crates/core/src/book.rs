@@ -9,7 +9,7 @@ use std::collections::{BinaryHeap, HashMap};
 
 use foldhash::fast::FixedState;
 
-use crate::{Claim, ClaimId, Command, Event, Pool, PoolId, Pools, Reply, Timestamp, decide};
+use crate::{Claim, ClaimId, Command, Event, Kind, Pool, PoolId, Pools, Reply, Timestamp, decide};
 
 /// Every pool there is, with the deadlines of their claims.
 #[derive(Debug)]
@@ -18,6 +18,9 @@ pub struct Book {
     /// In the order they were opened.
     pools: Vec<Pool>,
     places: HashMap<PoolId, u32, FixedState>,
+    /// The places of the pools of each kind, so that those of one are listed without a look at the
+    /// others.
+    of_kind: [Vec<u32>; Kind::ALL.len()],
     /// May hold deadlines that no longer stand; the claim itself knows.
     due: BinaryHeap<Reverse<(Timestamp, u32, u32)>>,
 }
@@ -37,6 +40,7 @@ impl Book {
             seed,
             pools: Vec::new(),
             places: HashMap::with_hasher(FixedState::with_seed(seed)),
+            of_kind: Default::default(),
             due: BinaryHeap::new(),
         }
     }
@@ -53,9 +57,15 @@ impl Book {
         self.pool(id.pool)?.claim(id.number)
     }
 
-    /// All pools in the order they were opened, from the `from`th on.
-    pub fn pools_from(&self, from: usize) -> impl DoubleEndedIterator<Item = &Pool> {
-        self.pools.iter().skip(from)
+    /// All pools in the order they were opened.
+    pub fn pools(&self) -> impl Iterator<Item = &Pool> {
+        self.pools.iter()
+    }
+
+    /// All pools of a kind, newest first.
+    pub fn newest(&self, kind: Kind) -> impl Iterator<Item = &Pool> {
+        let places = &self.of_kind[kind as usize];
+        places.iter().rev().map(|place| &self.pools[*place as usize])
     }
 
     /// Decides a command, applies what comes of it, and hands the event to `log`. Everything due
@@ -195,6 +205,7 @@ impl Book {
         let place = u32::try_from(self.pools.len()).expect("fewer pools than numbers");
         self.pools.push(Pool::open(state, self.seed));
         self.places.insert(state.id, place);
+        self.of_kind[state.terms.kind as usize].push(place);
         (place, true)
     }
 }

@@ -1,10 +1,12 @@
 //! A claim and what can come of it.
 
-use crate::{Cents, ClaimId, Identity, PaymentId, RequestId, Timestamp, UserId};
+use crate::{Cents, ClaimId, Identity, Kind, PaymentId, RequestId, Timestamp, UserId};
 
 /// One user's take from a pool, with its full present state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
+    /// What its pool is for.
+    pub kind: Kind,
     /// `<pool>-<number>`
     pub id: ClaimId,
     /// Whose it is.
@@ -83,7 +85,8 @@ pub enum ReleaseReason {
     PayExpired,
 }
 
-/// Money that arrived and could not buy anything, and so is owed back.
+/// Money that arrived for an order and could not buy anything, and so is owed back. Only sales have
+/// orders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refund {
     /// The order the money was meant for.
@@ -111,6 +114,7 @@ pub enum RefundReason {
     ClaimLost,
 }
 
+/// Words for the values of an enum.
 macro_rules! spelled {
     ($name:ident: $($variant:ident = $text:literal),+ $(,)?) => {
         impl $name {
@@ -128,6 +132,8 @@ macro_rules! spelled {
         }
     };
 }
+
+pub(crate) use spelled;
 
 spelled!(State: Held = "held", Ordered = "ordered", Paid = "paid", Released = "released");
 spelled!(ReleaseReason:

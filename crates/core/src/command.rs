@@ -7,8 +7,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::{
-    Cents, Claim, ClaimId, Identity, PaymentId, PoolId, PoolView, Refund, ReleaseReason, RequestId,
-    Terms, Timestamp, UserId,
+    Cents, Claim, ClaimId, Identity, Kind, PaymentId, PoolId, PoolView, Refund, ReleaseReason,
+    RequestId, Terms, Timestamp, UserId,
 };
 
 /// One thing asked.
@@ -64,9 +64,42 @@ pub enum Command {
     Refund(PayRequest),
 }
 
+impl Command {
+    /// The pool it is about.
+    #[must_use]
+    pub fn pool(&self) -> PoolId {
+        match self {
+            Self::Open { pool, .. }
+            | Self::Restock { pool, .. }
+            | Self::Close { pool }
+            | Self::Clear { pool } => *pool,
+            Self::Claim(wish) => wish.pool,
+            Self::Order { claim, .. } | Self::Release { claim, .. } => claim.pool,
+            Self::Pay(pay) | Self::Refund(pay) => pay.order.pool,
+        }
+    }
+
+    /// Whether it is about the pool as a whole, and answered with how that stands.
+    #[must_use]
+    pub fn is_of_pool(&self) -> bool {
+        match self {
+            Self::Open { .. } | Self::Restock { .. } | Self::Close { .. } | Self::Clear { .. } => {
+                true
+            }
+            Self::Claim(_)
+            | Self::Order { .. }
+            | Self::Pay(_)
+            | Self::Release { .. }
+            | Self::Refund(_) => false,
+        }
+    }
+}
+
 /// A user's wish for units.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimRequest {
+    /// What the pool must be for; to whoever means another kind there is no such pool.
+    pub kind: Kind,
     /// From which pool.
     pub pool: PoolId,
     /// Who.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::{Claim, PoolId, Refund, RequestId, State, Terms, Timestamp};
+use crate::{Claim, Kind, PoolId, Refund, RequestId, State, Terms, Timestamp};
 
 /// One change of one pool or one claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,9 +39,19 @@ impl Event {
         }
     }
 
+    /// What its pool is for.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Pool(pool) => pool.terms.kind,
+            Self::Claim(claim) => claim.kind,
+            Self::Refund(_) => Kind::Sale,
+        }
+    }
+
     /// Its name on the wire.
     #[must_use]
-    pub fn kind(&self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             Self::Pool(pool) => match pool.change {
                 PoolChange::Opened => "pool_opened",

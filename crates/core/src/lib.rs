@@ -27,5 +27,7 @@ pub use ids::{BadId, ClaimId, Identity, PaymentId, PoolId, RequestId, Snowflake,
 pub use money::Cents;
 pub use pool::decide::{self, Decision};
 pub use pool::{Pool, PoolView, Tally};
-pub use terms::{Fault, Flow, LimitBy, MAX_BUCKETS, MAX_UNITS, PriceStep, Reclaim, Supply, Terms};
+pub use terms::{
+    Fault, Flow, Kind, LimitBy, MAX_BUCKETS, MAX_UNITS, PriceStep, Reclaim, Supply, Terms,
+};
 pub use time::Timestamp;

@@ -24,7 +24,7 @@ use self::portions::Portions;
 use self::records::{Record, Records};
 use crate::{
     Cents, Claim, ClaimRequest, Event, Identity, LimitBy, PaymentId, PoolChange, PoolId, PoolState,
-    Reclaim, Refund, State, Supply, Terms, Timestamp,
+    Reclaim, Refund, State, Terms, Timestamp,
 };
 
 /// A finite amount of something scarce, and everything taken from it.
@@ -86,6 +86,8 @@ pub struct PoolView {
     pub total: u32,
     /// Units left.
     pub available: u32,
+    /// What is left in a pool of portions, and 0 once it is cleared.
+    pub cents_left: Option<Cents>,
     /// Units taken, by state.
     pub tally: Tally,
     /// Claims ever granted.
@@ -112,7 +114,7 @@ impl Pool {
             records: Records::default(),
             tally: Tally::default(),
             available: opened.total,
-            portions: Portions::default(),
+            portions: Portions::of(&opened.terms),
             buyers: Index::for_expected(expected),
             requests: Index::for_expected(expected),
             payments: Payments::new(expected),
@@ -136,6 +138,7 @@ impl Pool {
             version: state.version,
             total: state.total,
             available: self.available,
+            cents_left: self.portions.left(),
             tally: self.tally,
             claims: self.records.len(),
             payments: u32::try_from(self.payments.len()).expect("fewer payments than numbers"),
@@ -278,13 +281,9 @@ impl Pool {
                 self.records.replace(replaced, number);
             }
         }
-        self.portions = Portions::restore(taken_portions);
+        self.portions = Portions::of(&self.terms).restored(taken_portions);
         self.assert_adds_up();
-        if let Supply::Portions(cut) = &self.terms.supply {
-            let funded = cut.iter().fold(Cents::ZERO, |sum, value| sum.plus(*value));
-            let accounted = self.portions.taken().plus(self.portions.left(&self.terms));
-            assert_eq!(accounted, funded, "portions taken and left add up");
-        }
+        self.portions.assert_adds_up(&self.terms);
     }
 
     fn count_granted(&mut self, number: u32) {
@@ -378,7 +377,7 @@ impl Pool {
         self.requests = Index::for_expected(0);
         self.payments = Payments::new(0);
         self.tally = Tally::default();
-        self.portions = Portions::default();
+        self.portions.clear();
         self.available = 0;
         for refund in refunds {
             self.store(&Event::Refund(refund));

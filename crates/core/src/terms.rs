@@ -4,6 +4,7 @@
 
 use smol_str::SmolStr;
 
+use crate::claim::spelled;
 use crate::{Cents, Timestamp};
 
 /// The most units a pool can ever hold, restocks included.
@@ -21,6 +22,8 @@ const MAX_DEADLINE_MS: u64 = 366 * 24 * 3_600_000;
 /// The rules of one pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terms {
+    /// What it is for.
+    pub kind: Kind,
     /// What buyers read.
     pub title: SmolStr,
     /// The shop's own name for the goods.
@@ -47,6 +50,22 @@ pub struct Terms {
     /// engine in one process has no use for more than one.
     pub buckets: u16,
 }
+
+/// What a pool is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Something is sold: a claim becomes an order.
+    Sale,
+    /// Money is given away in portions. A claim takes one, and nobody orders or pays.
+    Packet,
+}
+
+impl Kind {
+    /// Every kind there is.
+    pub const ALL: [Self; 2] = [Self::Sale, Self::Packet];
+}
+
+spelled!(Kind: Sale = "sale", Packet = "packet");
 
 /// What a pool consists of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -187,7 +206,30 @@ impl Terms {
         if !(1..=MAX_DEADLINE_MS).contains(&pay_ms) {
             return fault("pay_secs", "must be from 1 to 31622400");
         }
+        if self.kind == Kind::Packet {
+            self.check_packet()?;
+        }
         self.check_buckets()
+    }
+
+    fn check_packet(&self) -> Result<(), Fault> {
+        if !matches!(self.supply, Supply::Portions(_)) {
+            return Err(Fault { field: "portions", rule: "are what a packet consists of" });
+        }
+        if self.flow != Flow::Instant {
+            return Err(Fault { field: "flow", rule: "of a packet must be instant" });
+        }
+        Ok(())
+    }
+
+    /// The value of the portions nobody has: those from `fresh` on, which were never taken, and
+    /// those that came back. `None` in a pool of units.
+    #[must_use]
+    pub fn cents_left(&self, fresh: u32, returned: impl IntoIterator<Item = u32>) -> Option<Cents> {
+        let Supply::Portions(cut) = &self.supply else { return None };
+        let returned = returned.into_iter().filter_map(|place| cut.get(place as usize));
+        let free = cut.iter().skip(fresh as usize).chain(returned);
+        Some(free.fold(Cents::ZERO, |sum, value| sum.plus(*value)))
     }
 
     /// A price that depends on what all buckets have sold, and portions that are taken in order,

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context as _, Result};
 use qiang_core::{
-    Cents, ClaimRequest, Command, Flow, LimitBy, Outcome, PoolId, Reclaim, Supply, Terms,
+    Cents, ClaimRequest, Command, Flow, Kind, LimitBy, Outcome, PoolId, Reclaim, Supply, Terms,
     Timestamp, UserId,
 };
 use qiang_engine::embedded::{Engine, Options};
@@ -95,6 +95,7 @@ fn open(folder: &Path) -> Result<Engine> {
 async fn sale(engine: &Engine, id: u64, stock: u32) -> Result<PoolId> {
     let pool = PoolId::new(id).context("a positive id")?;
     let terms = Terms {
+        kind: Kind::Sale,
         title: "bench".into(),
         sku: "bench".into(),
         supply: Supply::Units(stock.min(qiang_core::MAX_UNITS)),
@@ -132,6 +133,7 @@ async fn crowd(
                         return Ok::<_, anyhow::Error>(());
                     }
                     let wish = ClaimRequest {
+                        kind: Kind::Sale,
                         pool,
                         user: UserId::new(&format!("user{user:010}"))?,
                         identity: None,

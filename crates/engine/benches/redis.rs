@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use qiang_core::{
-    Cents, ClaimId, ClaimRequest, Command, Flow, LimitBy, Outcome, PayRequest, PaymentId, PoolId,
-    Reclaim, Refusal, ReleaseReason, RequestId, Supply, Terms, Timestamp, UserId,
+    Cents, ClaimId, ClaimRequest, Command, Flow, Kind, LimitBy, Outcome, PayRequest, PaymentId,
+    PoolId, Reclaim, Refusal, ReleaseReason, RequestId, Supply, Terms, Timestamp, UserId,
 };
 use qiang_engine::Stopwatch;
 use qiang_engine::redis::{Engine, Goes, Options, Place, Time, hash_tag};
@@ -692,6 +692,7 @@ fn name(user: u64) -> String {
 fn wish(pool: PoolId, user: u64, with_request: bool) -> Result<ClaimRequest> {
     let request = with_request.then(|| RequestId::new(&format!("{user:016x}"))).transpose()?;
     Ok(ClaimRequest {
+        kind: Kind::Sale,
         pool,
         user: UserId::new(&name(user))?,
         identity: None,
@@ -703,6 +704,7 @@ fn wish(pool: PoolId, user: u64, with_request: bool) -> Result<ClaimRequest> {
 async fn sale(engine: &Engine, id: u64, stock: u32, flow: Flow) -> Result<PoolId> {
     let pool = PoolId::new(id).context("a positive id")?;
     let terms = Terms {
+        kind: Kind::Sale,
         title: "bench".into(),
         sku: "bench".into(),
         supply: Supply::Units(stock),

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use qiang_core::{
-    Book, Claim, ClaimId, Command, Event, PoolId, PoolState, PoolView, Refund, Reply,
+    Book, Claim, ClaimId, Command, Event, Kind, PoolId, PoolState, PoolView, Refund, Reply,
 };
 use tokio::sync::watch;
 
@@ -119,11 +119,11 @@ impl Engine {
         self.look(move |book, _| book.pool(id).map(qiang_core::Pool::view)).await
     }
 
-    /// Pools in the order they were opened, newest first, skipping `skip` and at most `max`.
-    pub async fn pools(&self, skip: usize, max: usize) -> Result<Vec<PoolView>, Error> {
+    /// Pools of a kind in the order they were opened, newest first, skipping `skip` and at most
+    /// `max`.
+    pub async fn pools(&self, kind: Kind, skip: usize, max: usize) -> Result<Vec<PoolView>, Error> {
         self.look(move |book, _| {
-            let newest_first = book.pools_from(0).rev().skip(skip).take(max);
-            newest_first.map(qiang_core::Pool::view).collect()
+            book.newest(kind).skip(skip).take(max).map(qiang_core::Pool::view).collect()
         })
         .await
     }

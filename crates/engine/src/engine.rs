@@ -6,7 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use qiang_core::{Claim, ClaimId, Command, Event, PoolId, PoolState, PoolView, Refund, Reply};
+use qiang_core::{
+    Claim, ClaimId, Command, Event, Kind, PoolId, PoolState, PoolView, Refund, Reply,
+};
 
 use crate::{Error, JournalError, LogError, LogReader, Stats, embedded, redis, sql};
 
@@ -80,9 +82,10 @@ impl Engine {
         wait!(self, engine => engine.pool(id))
     }
 
-    /// Pools in the order they were opened, newest first, skipping `skip` and at most `max`.
-    pub async fn pools(&self, skip: usize, max: usize) -> Result<Vec<PoolView>, Error> {
-        wait!(self, engine => engine.pools(skip, max))
+    /// Pools of a kind in the order they were opened, newest first, skipping `skip` and at most
+    /// `max`.
+    pub async fn pools(&self, kind: Kind, skip: usize, max: usize) -> Result<Vec<PoolView>, Error> {
+        wait!(self, engine => engine.pools(kind, skip, max))
     }
 
     /// A pool as its last change left it.

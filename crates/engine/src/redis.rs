@@ -31,8 +31,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use qiang_core::{
-    Claim, ClaimId, ClaimRequest, Command, Outcome, PoolId, PoolState, PoolView, Refund, Refusal,
-    Reply, Terms, Timestamp,
+    Claim, ClaimId, ClaimRequest, Command, Kind, Outcome, PoolId, PoolState, PoolView, Refund,
+    Refusal, Reply, Terms, Timestamp,
 };
 use redis::{Cmd, Script, Value, cmd};
 use tokio::sync::Notify;
@@ -48,7 +48,7 @@ pub use self::url::{BadUrl, Place};
 use self::cell::{Cell, CellId, Keys, PartitionKeys};
 use self::dues::Sweep;
 use self::era::Era;
-use self::link::{Kind, Link};
+use self::link::Link;
 use self::money::Doing;
 use self::sold_out::{Memory, Now};
 use self::wire::{Ask, Said};
@@ -285,7 +285,7 @@ impl Engine {
                 }
             }
             // Hosted ones often do not let anybody look.
-            Err(failure) if failure.kind == Kind::Lasting && failure.may_have_happened => {
+            Err(failure) if failure.kind == link::Kind::Lasting && failure.may_have_happened => {
                 tracing::warn!("maxmemory-policy could not be checked: {}", chain(&failure));
             }
             Err(failure) => return Err(unusable(failure)),
@@ -366,6 +366,9 @@ impl Engine {
         let pool = wish.pool;
         let said = match self.shared.terms(pool).await? {
             None => return Ok(Outcome::Refused(Refusal::NoSuchPool)),
+            Some(terms) if terms.kind != wish.kind => {
+                return Ok(Outcome::Refused(Refusal::NoSuchPool));
+            }
             Some(terms) if terms.buckets > 1 => self.shared.claim_from_bucket(wish, &terms).await?,
             Some(terms) => {
                 let cell = self.shared.cell(CellId::head(pool));
@@ -419,9 +422,10 @@ impl Engine {
         }
     }
 
-    /// Pools in the order they were opened, newest first, skipping `skip` and at most `max`.
-    pub async fn pools(&self, skip: usize, max: usize) -> Result<Vec<PoolView>, Error> {
-        let ids = self.shared.pool_ids(skip.saturating_add(max)).await?;
+    /// Pools of a kind in the order they were opened, newest first, skipping `skip` and at most
+    /// `max`.
+    pub async fn pools(&self, kind: Kind, skip: usize, max: usize) -> Result<Vec<PoolView>, Error> {
+        let ids = self.shared.pool_ids(kind, skip.saturating_add(max)).await?;
         let mut views = Vec::new();
         for id in ids.into_iter().skip(skip) {
             views.extend(self.pool(id).await?);
@@ -461,7 +465,9 @@ impl Engine {
     pub async fn finish_transfers(&self) -> Result<(), Error> {
         let prefix = &self.place().prefix;
         let pools = self.shared.link.ask_each(|partition| {
-            cmd("ZRANGE").arg(PartitionKeys::new(prefix, partition).pools).arg(0).arg(-1).to_owned()
+            // Only sales have buckets.
+            let key = PartitionKeys::pools(prefix, partition, Kind::Sale);
+            cmd("ZRANGE").arg(key).arg(0).arg(-1).to_owned()
         });
         let mut finished = Ok(());
         for answer in pools.await {
@@ -593,7 +599,8 @@ impl Engine {
     }
 
     async fn on_claim(&self, claim: ClaimId, ask: Ask) -> Result<Outcome<Claim>, Error> {
-        let Some(terms) = self.shared.terms(claim.pool).await? else {
+        let terms = self.shared.terms(claim.pool).await?;
+        let Some(terms) = terms.filter(|terms| terms.kind == Kind::Sale) else {
             return Ok(Outcome::Refused(Refusal::NoSuchClaim));
         };
         let cell = self.shared.cell(CellId::of_claim(claim.pool, claim.number, terms.buckets));
@@ -651,7 +658,7 @@ impl Shared {
                 }
                 "neither wait nor min-replicas-to-write is set"
             }
-            Err(failure) if failure.kind == Kind::Lasting => {
+            Err(failure) if failure.kind == link::Kind::Lasting => {
                 "min-replicas-to-write cannot be looked at"
             }
             Err(source) => return Err(OpenError::Link { place: place.clone(), source }),

@@ -31,9 +31,9 @@ use std::time::Duration;
 
 use qiang_core::decide::Facts;
 use qiang_core::{
-    Claim, ClaimId, Command, PoolId, PoolState, PoolView, Refund, Reply, Terms, Timestamp,
+    Claim, ClaimId, Command, Kind, PoolId, PoolState, PoolView, Refund, Reply, Terms, Timestamp,
 };
-use qiang_sql::{Database, Listed, MAX_ITEMS, sql};
+use qiang_sql::{Database, Listed, MAX_ITEMS, Row, sql};
 use tokio::sync::watch;
 
 use self::excerpt::Excerpt;
@@ -166,10 +166,11 @@ impl Engine {
         Ok(self.shared.look(id).await?.map(|pool| pool.state))
     }
 
-    /// Pools by the time they were opened, newest first, skipping `skip` and at most `max`.
-    pub async fn pools(&self, skip: usize, max: usize) -> Result<Vec<PoolView>, Error> {
+    /// Pools of a kind by the time they were opened, newest first, skipping `skip` and at most
+    /// `max`.
+    pub async fn pools(&self, kind: Kind, skip: usize, max: usize) -> Result<Vec<PoolView>, Error> {
         self.expire_due().await?;
-        let excerpts = self.shared.newest(skip, max).await.map_err(told)?;
+        let excerpts = self.shared.newest(kind, skip, max).await.map_err(told)?;
         Ok(excerpts.iter().map(Facts::view).collect())
     }
 
@@ -183,7 +184,8 @@ impl Engine {
     pub async fn claims(&self, pool: PoolId, after: u32, max: u32) -> Result<Vec<Claim>, Error> {
         match self.shared.look(pool).await? {
             Some(excerpt) if !excerpt.is_cleared() => {
-                self.shared.claims(pool, after, max).await.map_err(told)
+                let kind = excerpt.state.terms.kind;
+                self.shared.claims(pool, kind, after, max).await.map_err(told)
             }
             Some(_) | None => Ok(Vec::new()),
         }
@@ -302,40 +304,69 @@ impl Shared {
 
     /// A pool as it lies in the tables, and whether something in it is overdue.
     async fn read_pool(&self, pool: PoolId) -> Result<Option<(Excerpt, bool)>, Fault> {
-        let row = self
-            .database
-            .fetch_optional(
-                sql!(
-                    [POOLS] "SELECT {engine_pools},
-                                EXISTS (SELECT 1 FROM engine_claims WHERE pool_id = ? AND due <= ?)
-                             FROM engine_pools WHERE id = ?"
-                ),
-                &[id(pool), self.now().millis().into(), id(pool)],
-            )
-            .await?;
-        let Some(row) = row else { return Ok(None) };
-        let terms = self.terms_of(pool).await?;
-        let mut fields = Fields::of(&row);
-        Ok(Some((rows::pool_of(&mut fields, terms)?, fields.int()? != 0)))
-    }
-
-    async fn newest(&self, skip: usize, max: usize) -> Result<Vec<Excerpt>, Fault> {
         let found = self
             .database
             .fetch_all(
                 sql!(
-                    [POOLS] "SELECT {engine_pools} FROM engine_pools
-                             ORDER BY opened_at DESC, id DESC LIMIT ? OFFSET ?"
+                    [POOLS] "SELECT {engine_pools}, place,
+                                EXISTS (SELECT 1 FROM engine_claims WHERE pool_id = ? AND due <= ?)
+                             FROM engine_pools
+                             LEFT JOIN engine_portions
+                                ON engine_portions.pool_id = id AND engine_portions.claim = 0
+                             WHERE id = ?"
                 ),
-                &[number(max).into(), number(skip).into()],
+                &[id(pool), self.now().millis().into(), id(pool)],
             )
             .await?;
-        let mut excerpts = Vec::with_capacity(found.len());
+        let mut overdue = false;
+        let excerpts = self.excerpts(&found, |fields| {
+            overdue = fields.int()? != 0;
+            Ok(())
+        });
+        Ok(excerpts.await?.pop().map(|excerpt| (excerpt, overdue)))
+    }
+
+    /// Pools out of rows that have the place of a portion behind the columns of the pool: one row
+    /// for each portion that came back, or one without. `rest` reads what stands behind that.
+    async fn excerpts(
+        &self,
+        found: &[Row],
+        mut rest: impl FnMut(&mut Fields<'_>) -> Result<(), Fault>,
+    ) -> Result<Vec<Excerpt>, Fault> {
+        let mut excerpts: Vec<Excerpt> = Vec::new();
         for row in found {
-            let terms = self.terms_of(rows::pool_id(&row)?).await?;
-            excerpts.push(rows::pool(&row, terms)?);
+            let pool = rows::pool_id(row)?;
+            let terms = self.terms_of(pool).await?;
+            let mut fields = Fields::of(row);
+            let excerpt = rows::pool_of(&mut fields, terms)?;
+            if excerpts.last().is_none_or(|last| last.state.id != pool) {
+                excerpts.push(excerpt);
+            }
+            if let (Some(excerpt), Some(place)) = (excerpts.last_mut(), fields.short_or_null()?) {
+                excerpt.add_free(place);
+            }
+            rest(&mut fields)?;
         }
         Ok(excerpts)
+    }
+
+    async fn newest(&self, kind: Kind, skip: usize, max: usize) -> Result<Vec<Excerpt>, Fault> {
+        let found = self
+            .database
+            .fetch_all(
+                sql!(
+                    [POOLS] "SELECT {engine_pools}, place FROM (
+                                SELECT {engine_pools} FROM engine_pools WHERE kind = ?
+                                ORDER BY opened_at DESC, id DESC LIMIT ? OFFSET ?
+                             ) newest
+                             LEFT JOIN engine_portions
+                                ON engine_portions.pool_id = id AND engine_portions.claim = 0
+                             ORDER BY opened_at DESC, id DESC"
+                ),
+                &[kind.as_str().into(), number(max).into(), number(skip).into()],
+            )
+            .await?;
+        self.excerpts(&found, |_| Ok(())).await
     }
 
     async fn terms_of(&self, pool: PoolId) -> Result<Arc<Terms>, Fault> {
@@ -350,7 +381,13 @@ impl Shared {
         Ok(terms)
     }
 
-    async fn claims(&self, pool: PoolId, after: u32, max: u32) -> Result<Vec<Claim>, Fault> {
+    async fn claims(
+        &self,
+        pool: PoolId,
+        kind: Kind,
+        after: u32,
+        max: u32,
+    ) -> Result<Vec<Claim>, Fault> {
         let found = self
             .database
             .fetch_all(
@@ -361,7 +398,7 @@ impl Shared {
                 &[id(pool), after.into(), after.saturating_add(max).into()],
             )
             .await?;
-        found.iter().map(|row| Ok(rows::claim(row)?.0.claim)).collect()
+        found.iter().map(|row| Ok(rows::claim(row, kind)?.0.claim)).collect()
     }
 
     async fn refunds(

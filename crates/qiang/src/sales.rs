@@ -11,7 +11,7 @@ use std::sync::Arc;
 use axum::extract::{Query, State};
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::IntoResponse;
-use qiang_core::{Command, Outcome, PoolId, PoolView, Terms};
+use qiang_core::{Command, Kind, Outcome, PoolId, PoolView, Terms};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -119,7 +119,8 @@ pub async fn list(
 ) -> Result<impl IntoResponse, Problem> {
     let Query(PageQuery { skip, limit }) = query.map_err(Problem::from)?;
     let limit = page_limit(limit, PAGE)?;
-    let pools = app.answer(app.engine.pools(skip as usize, limit as usize)).await?;
+    let asked = app.engine.pools(Kind::Sale, skip as usize, limit as usize);
+    let pools = app.answer(asked).await?;
     let now = app.now();
     let next_skip = (pools.len() == limit as usize).then(|| skip.saturating_add(limit));
     let shown = pools.iter().filter(|pool| !pool.cleared);
@@ -165,6 +166,7 @@ pub async fn restock(
         Some(key) => key,
         None => app.next_request()?,
     };
+    check_kind(&app, id).await?;
     let command = Command::Restock { pool: id, units, request };
     finish(&app, app.decide(command, &origin).await?.into_pool())
 }
@@ -183,6 +185,7 @@ pub async fn close(
     _: OptionalJson<Nothing>,
 ) -> Result<axum::Json<SaleView>, Problem> {
     let id = sale_id(&id)?;
+    check_kind(&app, id).await?;
     let command = Command::Close { pool: id };
     finish(&app, app.decide(command, &origin).await?.into_pool())
 }
@@ -202,7 +205,11 @@ pub async fn clear(
     _: OptionalJson<Nothing>,
 ) -> Result<axum::Json<SaleView>, Problem> {
     let id = sale_id(&id)?;
-    let before = app.answer(app.engine.pool(id)).await?.filter(|pool| !pool.cleared);
+    let before = app.answer(app.engine.pool(id)).await?;
+    if before.as_ref().is_some_and(|pool| pool.terms.kind != Kind::Sale) {
+        return Err(Problem::new(Code::NoSuchSale));
+    }
+    let before = before.filter(|pool| !pool.cleared);
     let positions = app.answer(app.engine.positions()).await?;
     let recorded = app.projection.reached(&positions);
     if tokio::time::timeout(app.config.http.request_timeout, recorded).await.is_err() {
@@ -215,10 +222,19 @@ pub async fn clear(
     finish(&app, cleared.map(|view| ended.unwrap_or(view)))
 }
 
-/// A pool that is there and not cleared.
+/// Fails when a pool is there and no sale. What it is for never changes, so this may be asked before
+/// anything is done to it.
+async fn check_kind(app: &App, id: PoolId) -> Result<(), Problem> {
+    match app.answer(app.engine.pool_state(id)).await? {
+        Some(state) if state.terms.kind != Kind::Sale => Err(Problem::new(Code::NoSuchSale)),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// A sale that is there and not cleared.
 pub async fn find(app: &App, id: PoolId) -> Result<PoolView, Problem> {
     let pool = app.answer(app.engine.pool(id)).await?;
-    match pool {
+    match pool.filter(|pool| pool.terms.kind == Kind::Sale) {
         Some(pool) if pool.cleared => Err(Problem::new(Code::SaleCleared)),
         Some(pool) => Ok(pool),
         None => Err(Problem::new(Code::NoSuchSale)),

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use qiang_core::{
-    Cents, Claim, ClaimId, Event, Flow, LimitBy, PaymentId, PoolChange, PoolId, PoolState, Reclaim,
-    RequestId, State, Supply, Terms, Timestamp, UserId,
+    Cents, Claim, ClaimId, Event, Flow, Kind, LimitBy, PaymentId, PoolChange, PoolId, PoolState,
+    Reclaim, RequestId, State, Supply, Terms, Timestamp, UserId,
 };
 use qiang_sql::scratch::{Scratch, available};
 use qiang_sql::{Database, Dialect, Existing, Insert, Params, Table};
@@ -116,6 +116,7 @@ async fn project(store: &Store, at: &mut u64, claims: &[Claim]) -> anyhow::Resul
 
 fn opened(claims: u32) -> anyhow::Result<PoolState> {
     let terms = Terms {
+        kind: Kind::Sale,
         title: "Phone, 512 GB, black".into(),
         sku: "PHONE-512-BLACK".into(),
         supply: Supply::Units(claims),
@@ -145,6 +146,7 @@ fn claim(pool: PoolId, number: u32) -> anyhow::Result<Claim> {
     let user = u64::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 24;
     let at = NOW.plus_millis(u64::from(number) / 100);
     Ok(Claim {
+        kind: Kind::Sale,
         id: ClaimId { pool, number },
         user: UserId::new(&format!("u{user}"))?,
         identity: None,

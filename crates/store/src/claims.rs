@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use qiang_core::{
-    Claim, ClaimId, Identity, PaymentId, PoolId, ReleaseReason, RequestId, State, UserId,
+    Claim, ClaimId, Identity, Kind, PaymentId, PoolId, ReleaseReason, RequestId, State, UserId,
 };
 use qiang_sql::{Existing, Insert, Params, Row as Found, Table, sql};
 
@@ -75,6 +75,7 @@ impl Store {
 fn read(row: &Found) -> Result<Claim> {
     let mut fields = Fields::new(row, &CLAIMS);
     Ok(Claim {
+        kind: Kind::Sale,
         id: fields.claim_id()?,
         user: fields.id(UserId::new)?,
         identity: fields.id_or_none(Identity::new)?,

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use qiang_core::{Claim, Event, PoolId, PoolState, Refund};
+use qiang_core::{Claim, Event, Kind, PoolId, PoolState, Refund};
 use qiang_sql::Transaction;
 
 use crate::claims;
@@ -29,7 +29,7 @@ impl Store {
     /// records from `after` to `through`, or does nothing at all: see [`Store::advance`].
     ///
     /// Events of a sale that is neither among them nor on record are refused with
-    /// [`Error::UnknownSale`].
+    /// [`Error::UnknownSale`]. Events of pools that are no sales leave no rows here.
     pub async fn project(
         &self,
         log: &str,
@@ -114,7 +114,8 @@ async fn facts(tx: &mut Transaction, batch: &Batch<'_>) -> Result<HashMap<PoolId
     }
 }
 
-/// Events with all but the newest version of everything left out.
+/// Events of sales, with all but the newest version of everything left out. What happens to pools of
+/// another kind is not written here: each kind has tables of its own.
 pub(crate) struct Batch<'a> {
     pub(crate) pools: Vec<&'a PoolState>,
     /// All of them, not only the newest.
@@ -131,7 +132,7 @@ impl<'a> Batch<'a> {
             claims: Vec::with_capacity(events.len()),
             refunds: Vec::new(),
         };
-        for event in events {
+        for event in events.iter().filter(|event| event.kind() == Kind::Sale) {
             match event {
                 Event::Pool(pool) => batch.pools.push(pool),
                 Event::Claim(claim) => batch.claims.push(claim),

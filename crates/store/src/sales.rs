@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use qiang_core::{
-    Cents, Flow, LimitBy, PoolChange, PoolId, PoolState, PriceStep, Reclaim, Supply, Terms,
+    Cents, Flow, Kind, LimitBy, PoolChange, PoolId, PoolState, PriceStep, Reclaim, Supply, Terms,
     Timestamp,
 };
 use qiang_sql::{Existing, Insert, Listed, Params, Row, Table, Transaction, sql};
@@ -229,6 +229,7 @@ fn read_terms(fields: &mut Fields<'_>) -> Result<Terms> {
     let step = |(after_sold, price)| PriceStep { after_sold, price: Cents::new(price) };
     let (opens_at, closes_at) = (fields.time()?, fields.time_or_none()?);
     Ok(Terms {
+        kind: Kind::Sale,
         title,
         sku,
         supply,

@@ -9,9 +9,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use qiang_core::{
-    Cents, ClaimId, ClaimRequest, Command, Event, Flow, LimitBy, Outcome, PayRequest, PaymentId,
-    PoolId, PoolView, Reclaim, RefundReason, Refusal, ReleaseReason, Reply, RequestId, Settlement,
-    State, Supply, Terms, Timestamp, UserId,
+    Cents, ClaimId, ClaimRequest, Command, Event, Flow, Kind, LimitBy, Outcome, PayRequest,
+    PaymentId, PoolId, PoolView, Reclaim, RefundReason, Refusal, ReleaseReason, Reply, RequestId,
+    Settlement, State, Supply, Terms, Timestamp, UserId,
 };
 
 use crate::{Generator, Oracle};
@@ -32,6 +32,9 @@ pub trait Subject {
         &self,
         id: ClaimId,
     ) -> impl Future<Output = Result<Option<qiang_core::Claim>, Self::Error>>;
+
+    /// The pools of a kind, newest first.
+    fn pools(&self, kind: Kind) -> impl Future<Output = Result<Vec<PoolView>, Self::Error>>;
 
     /// All durable events. Those of one pool are in order; pools may be mixed in any way.
     fn events(&self) -> impl Future<Output = Result<Vec<Event>, Self::Error>>;
@@ -59,6 +62,14 @@ pub async fn answers_as_the_oracle(subject: &impl Subject, seed: u64, commands: 
         assert_eq!(got, wanted, "{command:?}");
         let events = subject.events().await.expect("the log can be read");
         assert_eq!(by_pool(&events), by_pool(oracle.log()), "{command:?}");
+    }
+    for kind in Kind::ALL {
+        let mut listed = subject.pools(kind).await.expect("pools can be listed");
+        listed.sort_by_key(|pool| pool.id);
+        let views = oracle.pools().into_iter().filter_map(|pool| oracle.view(pool));
+        let mut wanted: Vec<_> = views.filter(|pool| pool.terms.kind == kind).collect();
+        wanted.sort_by_key(|pool| pool.id);
+        assert_eq!(listed, wanted, "{kind:?}");
     }
     for pool in oracle.pools() {
         let view = subject.pool(pool).await.expect("a pool can be read");
@@ -112,7 +123,7 @@ pub async fn a_sale_from_opening_to_clearing(subject: &impl Subject) {
     let reopened = subject.ask(Command::Open { pool, terms }).await;
     assert!(matches!(reopened, Ok(Reply::Pool(Outcome::Refused(Refusal::PoolExists)))));
     let kinds: Vec<&str> =
-        subject.events().await.expect("the log can be read").iter().map(Event::kind).collect();
+        subject.events().await.expect("the log can be read").iter().map(Event::name).collect();
     assert_eq!(
         kinds,
         [
@@ -196,10 +207,93 @@ pub async fn a_payment_counts_once_in_each_sale(subject: &impl Subject) {
     assert!(matches!(paid, Ok(Reply::Settlement(Outcome::Done(Settlement::Paid(_))))));
 }
 
+/// A packet is given away portion by portion, is listed by itself, and to whoever takes it for a sale
+/// it is not there.
+pub async fn a_packet_is_no_sale(subject: &impl Subject) {
+    let [packet, goods, other] = [1, 2, 3].map(|id| PoolId::new(id).expect("positive"));
+    let cut = |id: i64| Arc::new(packet_of(&[5, 3, id]));
+    for (at_ms, pool, terms) in [
+        (1, packet, cut(2)),
+        (2, goods, Arc::new(sale(2, Flow::Order { pay_ms: 100 }))),
+        (3, other, cut(1)),
+    ] {
+        subject.set_time(at(at_ms)).await.expect("a clock can be set");
+        subject.ask(Command::Open { pool, terms }).await.expect("nothing fails here");
+    }
+    for (kind, wanted) in [(Kind::Packet, vec![other, packet]), (Kind::Sale, vec![goods])] {
+        let listed = subject.pools(kind).await.expect("pools can be listed");
+        assert_eq!(listed.iter().map(|pool| pool.id).collect::<Vec<_>>(), wanted);
+    }
+    let left = async |pool| {
+        let view = subject.pool(pool).await.expect("a pool can be read").expect("it is there");
+        view.cents_left.map(Cents::get)
+    };
+    assert_eq!((left(packet).await, left(goods).await), (Some(10), None));
+    let grab = |user| ClaimRequest { kind: Kind::Packet, ..wish(packet, user, None) };
+    let ann = subject.ask(Command::Claim(grab("ann"))).await.expect("nothing fails here");
+    let Reply::Claim(Outcome::Done(ann)) = ann else { panic!("{ann:?}") };
+    assert_eq!((ann.kind, ann.unit_price.get(), ann.state), (Kind::Packet, 5, State::Paid));
+    assert_eq!(left(packet).await, Some(5));
+    let twice = refused(subject, grab("ann")).await;
+    assert_eq!(twice, Refusal::AlreadyClaimed { claim: ann.id });
+    let bought = granted(subject, wish(goods, "ann", None)).await;
+    for round in ["open", "cleared"] {
+        let as_sale = refused(subject, wish(packet, "bob", None)).await;
+        assert_eq!(as_sale, Refusal::NoSuchPool, "{round}");
+        let as_packet = ClaimRequest { kind: Kind::Packet, ..wish(goods, "bob", None) };
+        assert_eq!(refused(subject, as_packet).await, Refusal::NoSuchPool, "{round}");
+        let none = Outcome::Refused(Refusal::NoSuchClaim);
+        let claim = ann.id;
+        for (command, wanted) in [
+            (Command::Order { claim, by: None }, Reply::Claim(none.clone())),
+            (
+                Command::Release { claim, by: None, reason: ReleaseReason::GaveUp },
+                Reply::Claim(none.clone()),
+            ),
+            (
+                Command::Pay(money(claim, "P1")),
+                Reply::Settlement(Outcome::Refused(Refusal::NoSuchClaim)),
+            ),
+            (
+                Command::Refund(money(claim, "P1")),
+                Reply::Settlement(Outcome::Refused(Refusal::NoSuchClaim)),
+            ),
+        ] {
+            let got = subject.ask(command.clone()).await.expect("nothing fails here");
+            assert_eq!(got, wanted, "{round}: {command:?}");
+        }
+        subject.ask(Command::Close { pool: packet }).await.expect("nothing fails here");
+        let cleared = subject.ask(Command::Clear { pool: packet }).await;
+        let cleared = cleared.expect("nothing fails here").into_pool();
+        let (Outcome::Done(view) | Outcome::Replayed(view)) = cleared else {
+            panic!("{cleared:?}")
+        };
+        assert_eq!(view.cents_left, Some(Cents::ZERO), "{round}");
+    }
+    for event in subject.events().await.expect("the log can be read") {
+        let is_sale = event.pool() == goods;
+        assert_eq!(event.kind() == Kind::Sale, is_sale, "{event:?}");
+    }
+    let paid = subject.ask(Command::Pay(money(bought, "P1"))).await;
+    assert!(matches!(paid, Ok(Reply::Settlement(Outcome::Done(Settlement::Paid(_))))));
+}
+
+/// A packet of these cents, one portion for each user.
+#[must_use]
+pub fn packet_of(cut: &[i64]) -> Terms {
+    Terms {
+        kind: Kind::Packet,
+        supply: Supply::Portions(cut.iter().copied().map(Cents::new).collect()),
+        price: Cents::ZERO,
+        ..sale(1, Flow::Instant)
+    }
+}
+
 /// A sale of `stock` units at one price, one for each user.
 #[must_use]
 pub fn sale(stock: u32, flow: Flow) -> Terms {
     Terms {
+        kind: Kind::Sale,
         title: "Goods".into(),
         sku: "goods".into(),
         supply: Supply::Units(stock),
@@ -219,6 +313,7 @@ pub fn sale(stock: u32, flow: Flow) -> Terms {
 #[must_use]
 pub fn wish(pool: PoolId, user: &str, request: Option<&str>) -> ClaimRequest {
     ClaimRequest {
+        kind: Kind::Sale,
         pool,
         user: UserId::new(user).expect("a short plain text"),
         identity: None,

@@ -5,8 +5,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use qiang_core::{
-    Cents, Claim, ClaimId, ClaimRequest, Command, Flow, Identity, LimitBy, PayRequest, PaymentId,
-    PoolId, PriceStep, Reclaim, ReleaseReason, RequestId, Supply, Terms, Timestamp, UserId,
+    Cents, Claim, ClaimId, ClaimRequest, Command, Flow, Identity, Kind, LimitBy, PayRequest,
+    PaymentId, PoolId, PriceStep, Reclaim, ReleaseReason, RequestId, Supply, Terms, Timestamp,
+    UserId,
 };
 
 use crate::{Oracle, Random};
@@ -24,7 +25,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// A world of a few pools of every flow, of units and of portions.
+    /// A world of a few pools of every kind and flow, of units and of portions.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
@@ -51,7 +52,7 @@ impl Generator {
             return self.open(missing);
         }
         match self.random.below(1_000) {
-            0..470 => Command::Claim(self.wish()),
+            0..470 => Command::Claim(self.wish(oracle)),
             470..570 => Command::Order { claim: self.claim_id(oracle), by: self.by(oracle) },
             570..770 => Command::Pay(self.payment(oracle)),
             770..870 => Command::Release {
@@ -107,13 +108,17 @@ impl Generator {
         Command::Open { pool: id, terms }
     }
 
-    fn wish(&mut self) -> ClaimRequest {
+    fn wish(&mut self, oracle: &Oracle) -> ClaimRequest {
+        let pool = self.pool();
         let user = self.random.between(1, USERS);
         // Two accounts for each person; sometimes nobody knows who it is.
         let person = if self.random.percent(90) { user / 2 } else { self.random.below(3) };
         let quantity = if self.random.percent(75) { 1 } else { self.random.between(1, 4) };
+        // Now and then a packet is taken for a sale, or a sale for a packet.
+        let known = oracle.view(pool).filter(|_| self.random.percent(95));
         ClaimRequest {
-            pool: self.pool(),
+            kind: known.map_or(*self.random.pick(&Kind::ALL), |view| view.terms.kind),
+            pool,
             user: user_id(user),
             identity: self
                 .random
@@ -188,10 +193,12 @@ fn terms(random: &mut Random) -> Terms {
             price: Cents::new(price + i64::from(step) * 10),
         })
         .collect();
+    let kind = if portions && random.percent(50) { Kind::Packet } else { Kind::Sale };
     let hold_ms = u64::from(random.between(1, 30));
     let pay_ms = u64::from(random.between(1, 40));
     let opens_at = i64::from(random.below(3) * random.below(20));
     let terms = Terms {
+        kind,
         title: "Goods".into(),
         sku: "goods".into(),
         supply,
@@ -203,13 +210,16 @@ fn terms(random: &mut Random) -> Terms {
         closes_at: random
             .percent(25)
             .then(|| Timestamp::from_millis(opens_at + i64::from(random.between(20, 400)))),
-        flow: *random.pick(&[
-            Flow::Instant,
-            Flow::Order { pay_ms },
-            Flow::Order { pay_ms },
-            Flow::Hold { hold_ms, pay_ms },
-            Flow::Hold { hold_ms, pay_ms },
-        ]),
+        flow: match kind {
+            Kind::Packet => Flow::Instant,
+            Kind::Sale => *random.pick(&[
+                Flow::Instant,
+                Flow::Order { pay_ms },
+                Flow::Order { pay_ms },
+                Flow::Hold { hold_ms, pay_ms },
+                Flow::Hold { hold_ms, pay_ms },
+            ]),
+        },
         reclaim: *random.pick(&[Reclaim::Allowed, Reclaim::Allowed, Reclaim::Never]),
         buckets: 1,
     };

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use qiang_core::{
-    Cents, Claim, ClaimId, ClaimRequest, Command, Event, Flow, LimitBy, Outcome, PayRequest,
+    Cents, Claim, ClaimId, ClaimRequest, Command, Event, Flow, Kind, LimitBy, Outcome, PayRequest,
     PaymentId, PoolChange, PoolId, PoolState, PoolView, Reclaim, Refund, RefundReason, Refusal,
     ReleaseReason, Reply, RequestId, Settlement, State, Supply, Tally, Terms, Timestamp, UserId,
 };
@@ -154,6 +154,9 @@ impl Oracle {
         let Some(pool) = self.pools.iter_mut().find(|pool| pool.id() == wish.pool) else {
             return Outcome::Refused(Refusal::NoSuchPool);
         };
+        if pool.terms().kind != wish.kind {
+            return Outcome::Refused(Refusal::NoSuchPool);
+        }
         if pool.cleared() {
             return Outcome::Refused(Refusal::Cleared);
         }
@@ -180,6 +183,7 @@ impl Oracle {
             return Outcome::Refused(Refusal::NotEligible);
         }
         let mut claim = Claim {
+            kind: terms.kind,
             id: ClaimId { pool: wish.pool, number: count(pool.claims.len()) + 1 },
             user: wish.user.clone(),
             identity: match terms.limit_by {
@@ -289,7 +293,7 @@ impl Oracle {
 
     fn find(&mut self, id: ClaimId, by: Option<&UserId>) -> Result<(Flow, &mut Claim), Refusal> {
         let pool = self.pools.iter_mut().find(|pool| pool.id() == id.pool);
-        let pool = pool.ok_or(Refusal::NoSuchClaim)?;
+        let pool = pool.filter(|pool| pool.has_orders()).ok_or(Refusal::NoSuchClaim)?;
         if pool.cleared() {
             return Err(Refusal::Cleared);
         }
@@ -300,7 +304,8 @@ impl Oracle {
     }
 
     fn pay(&mut self, pay: &PayRequest, now: Timestamp) -> Outcome<Settlement> {
-        let Some(pool) = self.pools.iter_mut().find(|pool| pool.id() == pay.order.pool) else {
+        let pool = self.pools.iter_mut().find(|pool| pool.id() == pay.order.pool);
+        let Some(pool) = pool.filter(|pool| pool.has_orders()) else {
             return Outcome::Refused(Refusal::NoSuchClaim);
         };
         if pool.cleared() {
@@ -343,6 +348,7 @@ impl Oracle {
             Settlement::Paid(claim.clone())
         } else {
             let anew = Claim {
+                kind: ordered.kind,
                 id: ClaimId { pool: ordered.id.pool, number: count(pool.claims.len()) + 1 },
                 user: ordered.user,
                 identity: ordered.identity,
@@ -371,7 +377,8 @@ impl Oracle {
     }
 
     fn refund(&mut self, pay: &PayRequest, now: Timestamp) -> Outcome<Settlement> {
-        let Some(pool) = self.pools.iter().find(|pool| pool.id() == pay.order.pool) else {
+        let pool = self.pools.iter().find(|pool| pool.id() == pay.order.pool);
+        let Some(pool) = pool.filter(|pool| pool.has_orders()) else {
             return Outcome::Refused(Refusal::NoSuchClaim);
         };
         if !pool.cleared() {
@@ -516,6 +523,7 @@ impl Pool {
             version: latest.version,
             total: latest.total,
             available: self.available(),
+            cents_left: self.cents_left(),
             tally: Tally {
                 held: self.units_in(State::Held),
                 ordered: self.units_in(State::Ordered),
@@ -529,12 +537,29 @@ impl Pool {
         }
     }
 
+    fn has_orders(&self) -> bool {
+        self.terms().kind == Kind::Sale
+    }
+
+    fn is_taken(&self, place: u32) -> bool {
+        self.claims.iter().any(|c| c.state != State::Released && c.portion == Some(place))
+    }
+
     fn lowest_portion(&self) -> Option<u32> {
         let Supply::Portions(cut) = &self.terms().supply else { return None };
-        let taken = |place: u32| {
-            self.claims.iter().any(|c| c.state != State::Released && c.portion == Some(place))
-        };
-        (0..count(cut.len())).find(|place| !taken(*place))
+        (0..count(cut.len())).find(|place| !self.is_taken(*place))
+    }
+
+    /// What the portions are worth that nobody has.
+    fn cents_left(&self) -> Option<Cents> {
+        let Supply::Portions(cut) = &self.terms().supply else { return None };
+        let mut left = 0;
+        for (place, value) in (0..).zip(cut) {
+            if !self.cleared() && !self.is_taken(place) {
+                left += value.get();
+            }
+        }
+        Some(Cents::new(left))
     }
 
     /// What the next unit, or the next portion, costs.

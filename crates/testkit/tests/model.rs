@@ -54,7 +54,7 @@ impl World {
     }
 
     fn assert_same(&self) {
-        let opened: Vec<_> = self.book.pools_from(0).map(|pool| pool.view().id).collect();
+        let opened: Vec<_> = self.book.pools().map(|pool| pool.view().id).collect();
         assert_eq!(opened, self.oracle.pools());
         for id in self.oracle.pools() {
             let pool = self.book.pool(id).expect("both have it");
@@ -144,7 +144,7 @@ fn nothing_is_left_out() {
             world.snapshot_part();
         }
         rebuilt += world.rebuilt;
-        met.extend(world.oracle.log().iter().map(|event| event.kind().to_owned()));
+        met.extend(world.oracle.log().iter().map(|event| event.name().to_owned()));
         for event in world.oracle.log() {
             if let Event::Claim(claim) = event {
                 met.extend(claim.reason.map(|reason| reason.as_str().to_owned()));

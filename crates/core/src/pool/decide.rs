@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use super::Tally;
 use crate::{
-    Cents, Claim, ClaimId, ClaimRequest, Event, Flow, Identity, LimitBy, MAX_UNITS, PayRequest,
-    PaymentId, PoolChange, PoolId, PoolState, PoolView, Reclaim, Refund, RefundReason, Refusal,
-    ReleaseReason, RequestId, Settlement, State, Supply, Terms, Timestamp, UserId,
+    Cents, Claim, ClaimId, ClaimRequest, Event, Flow, Identity, Kind, LimitBy, MAX_UNITS,
+    PayRequest, PaymentId, PoolChange, PoolId, PoolState, PoolView, Reclaim, Refund, RefundReason,
+    Refusal, ReleaseReason, RequestId, Settlement, State, Supply, Terms, Timestamp, UserId,
 };
 
 /// Changes of one pool as a whole; each is remembered for good, so there is an end to them.
@@ -141,6 +141,9 @@ pub fn open(pool: &impl Facts, terms: &Terms) -> Decision<PoolView> {
 /// Who gets units. The order of the checks is part of the contract.
 #[must_use]
 pub fn claim(pool: &impl Facts, wish: &ClaimRequest, now: Timestamp) -> Decision<Claim> {
+    if pool.terms().kind != wish.kind {
+        return Refuse(Refusal::NoSuchPool);
+    }
     if is_cleared(pool) {
         return Refuse(Refusal::Cleared);
     }
@@ -176,6 +179,7 @@ pub fn claim(pool: &impl Facts, wish: &ClaimRequest, now: Timestamp) -> Decision
     let unit_price = portion.map_or_else(|| pool.terms().price_after(sold), |(_, value)| value);
     let (state, hold_until, pay_by) = first_state(pool.terms().flow, unit_price, now);
     Commit(Event::Claim(Claim {
+        kind: wish.kind,
         id: next_id(pool),
         user: wish.user.clone(),
         identity: identity.cloned(),
@@ -263,6 +267,9 @@ pub fn expiry(pool: &impl Facts, number: u32, due: Timestamp, now: Timestamp) ->
 /// released claim anew, or is owed back.
 #[must_use]
 pub fn pay(pool: &impl Facts, pay: &PayRequest, now: Timestamp) -> Decision<Settlement> {
+    if !has_orders(pool) {
+        return Refuse(Refusal::NoSuchClaim);
+    }
     if is_cleared(pool) {
         return Refuse(Refusal::Cleared);
     }
@@ -313,6 +320,9 @@ pub fn pay(pool: &impl Facts, pay: &PayRequest, now: Timestamp) -> Decision<Sett
 /// the records; the caller looks there first.
 #[must_use]
 pub fn refund(pool: &impl Facts, pay: &PayRequest, now: Timestamp) -> Decision<Settlement> {
+    if !has_orders(pool) {
+        return Refuse(Refusal::NoSuchClaim);
+    }
     if !is_cleared(pool) {
         return Refuse(Refusal::PoolInUse);
     }
@@ -371,6 +381,11 @@ pub fn clear(pool: &impl Facts, now: Timestamp) -> Decision<PoolView> {
     } else {
         Commit(Event::Pool(next_state(pool, PoolChange::Cleared, now)))
     }
+}
+
+/// Whether claims of the pool are orders.
+fn has_orders(pool: &impl Facts) -> bool {
+    pool.terms().kind == Kind::Sale
 }
 
 fn is_cleared(pool: &impl Facts) -> bool {
@@ -434,7 +449,11 @@ fn may_have_again(pool: &impl Facts, released: &Claim) -> bool {
     }
 }
 
+/// A claim that may be ordered or given back: one of a sale.
 fn find_claim(pool: &impl Facts, number: u32, by: Option<&UserId>) -> Result<Claim, Refusal> {
+    if !has_orders(pool) {
+        return Err(Refusal::NoSuchClaim);
+    }
     if is_cleared(pool) {
         return Err(Refusal::Cleared);
     }

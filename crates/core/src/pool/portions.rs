@@ -7,16 +7,28 @@ use crate::{Cents, Supply, Terms};
 
 /// The portions of a pool. The next one is always the lowest that is free, so which one a
 /// claim gets depends only on which are taken, never on how they came to be free.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Portions {
     /// Everything from here on was never taken.
     fresh: u32,
     /// Below `fresh`, and given back.
     returned: BinaryHeap<Reverse<u32>>,
-    taken: Cents,
+    /// The value of those that nobody has; `None` in a pool of units.
+    left: Option<Cents>,
 }
 
 impl Portions {
+    /// All of a pool that was just opened.
+    pub(super) fn of(terms: &Terms) -> Self {
+        Self { fresh: 0, returned: BinaryHeap::new(), left: terms.cents_left(0, []) }
+    }
+
+    /// Nothing is left of a cleared pool.
+    pub(super) fn clear(&mut self) {
+        *self =
+            Self { fresh: 0, returned: BinaryHeap::new(), left: self.left.map(|_| Cents::ZERO) };
+    }
+
     /// The next portion and its value; `None` when the pool has units, or none is left.
     pub(super) fn next(&self, terms: &Terms) -> Option<(u32, Cents)> {
         let Supply::Portions(cut) = &terms.supply else { return None };
@@ -31,38 +43,35 @@ impl Portions {
             assert_eq!(place, self.fresh, "portions are taken from the lowest on");
             self.fresh += 1;
         }
-        self.taken = self.taken.plus(value);
+        self.left = self.left.map(|left| left.plus(Cents::new(-value.get())));
     }
 
     pub(super) fn give_back(&mut self, place: u32, value: Cents) {
         assert!(place < self.fresh, "only a taken portion comes back");
         self.returned.push(Reverse(place));
-        self.taken = self.taken.plus(Cents::new(-value.get()));
+        self.left = self.left.map(|left| left.plus(value));
     }
 
     /// Makes exactly these portions the taken ones.
-    pub(super) fn restore(mut taken: Vec<(u32, Cents)>) -> Self {
+    pub(super) fn restored(mut self, mut taken: Vec<(u32, Cents)>) -> Self {
         taken.sort_unstable_by_key(|(place, _)| *place);
-        let mut portions = Self::default();
         for (place, value) in taken {
-            assert!(place >= portions.fresh, "a portion has one owner");
-            portions.returned.extend((portions.fresh..place).map(Reverse));
-            portions.fresh = place + 1;
-            portions.taken = portions.taken.plus(value);
+            assert!(place >= self.fresh, "a portion has one owner");
+            self.returned.extend((self.fresh..place).map(Reverse));
+            self.fresh = place + 1;
+            self.left = self.left.map(|left| left.plus(Cents::new(-value.get())));
         }
-        portions
+        self
     }
 
-    /// Value of all portions taken.
-    pub(super) fn taken(&self) -> Cents {
-        self.taken
+    /// The value of all portions left.
+    pub(super) fn left(&self) -> Option<Cents> {
+        self.left
     }
 
-    /// Value of all portions left, added up one by one.
-    pub(super) fn left(&self, terms: &Terms) -> Cents {
-        let Supply::Portions(cut) = &terms.supply else { return Cents::ZERO };
-        let fresh = cut.iter().skip(self.fresh as usize);
-        let returned = self.returned.iter().map(|Reverse(place)| &cut[*place as usize]);
-        fresh.chain(returned).fold(Cents::ZERO, |sum, value| sum.plus(*value))
+    /// What is left is also what the free portions are worth, added up one by one.
+    pub(super) fn assert_adds_up(&self, terms: &Terms) {
+        let returned = self.returned.iter().map(|Reverse(place)| *place);
+        assert_eq!(self.left, terms.cents_left(self.fresh, returned), "portions add up");
     }
 }

@@ -160,6 +160,7 @@ impl Records {
         let record = self.get(number)?;
         let (identity, request) = (self.identity(record), self.request(record));
         Some(Claim {
+            kind: terms.kind,
             id: ClaimId { pool, number },
             user: UserId::stored(self.user(record)),
             identity: (!identity.is_empty()).then(|| Identity::stored(identity)),

@@ -8,14 +8,17 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use qiang_core::{
-    BadId, Cents, Claim, ClaimId, Event, Flow, Identity, LimitBy, PaymentId, PoolChange, PoolId,
-    PoolState, PriceStep, Reclaim, Refund, RefundReason, ReleaseReason, RequestId, State, Supply,
-    Terms, Timestamp, UserId,
+    BadId, Cents, Claim, ClaimId, Event, Flow, Identity, Kind, LimitBy, PaymentId, PoolChange,
+    PoolId, PoolState, PriceStep, Reclaim, Refund, RefundReason, ReleaseReason, RequestId, State,
+    Supply, Terms, Timestamp, UserId,
 };
 
 const CLAIM: u8 = 0;
 const POOL: u8 = 1;
 const REFUND: u8 = 2;
+/// Beside the first byte of an event: its pool is a packet. Without it the pool is a sale, as all
+/// pools were before there were packets.
+const OF_PACKET: u8 = 1 << 4;
 
 const SAME_POOL: u8 = 1;
 const HAS_IDENTITY: u8 = 1 << 1;
@@ -28,6 +31,7 @@ const HAS_REPLACES: u8 = 1 << 7;
 
 /// Beside the last word of the terms.
 const HAS_BUCKETS: u8 = 1 << 1;
+const IS_PACKET: u8 = 1 << 2;
 
 /// Bytes that are not events.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -104,7 +108,7 @@ impl Encoder {
             | flag(claim.payment.is_some(), HAS_PAYMENT)
             | flag(claim.replaces.is_some(), HAS_REPLACES);
         let state = state_number(claim.state) | reason_number(claim.reason) << 2;
-        self.bytes.extend_from_slice(&[CLAIM, flags, state]);
+        self.bytes.extend_from_slice(&[tag(CLAIM, claim.kind), flags, state]);
         if !same_pool {
             self.unsigned(claim.id.pool.get());
             self.context.number = 0;
@@ -139,7 +143,7 @@ impl Encoder {
     }
 
     fn pool(&mut self, state: &PoolState) {
-        self.bytes.push(POOL);
+        self.bytes.push(tag(POOL, state.terms.kind));
         self.unsigned(state.id.get());
         self.unsigned(state.version.into());
         self.signed(state.at.millis());
@@ -200,7 +204,8 @@ impl Encoder {
             }
         }
         let buckets = if terms.buckets > 1 { HAS_BUCKETS } else { 0 };
-        self.bytes.push(u8::from(terms.reclaim == Reclaim::Never) | buckets);
+        let packet = if terms.kind == Kind::Packet { IS_PACKET } else { 0 };
+        self.bytes.push(u8::from(terms.reclaim == Reclaim::Never) | buckets | packet);
         if buckets != 0 {
             self.unsigned(terms.buckets.into());
         }
@@ -246,6 +251,14 @@ impl Encoder {
     }
 }
 
+/// The first byte of an event.
+fn tag(event: u8, kind: Kind) -> u8 {
+    match kind {
+        Kind::Sale => event,
+        Kind::Packet => event | OF_PACKET,
+    }
+}
+
 /// Reads what an [`Encoder`] wrote.
 #[derive(Debug)]
 pub struct Decoder<'a> {
@@ -266,15 +279,22 @@ impl<'a> Decoder<'a> {
     }
 
     fn event(&mut self) -> Result<Event, DecodeError> {
-        match self.byte()? {
-            CLAIM => self.claim().map(Event::Claim),
-            POOL => self.pool().map(Event::Pool),
-            REFUND => self.refund().map(Event::Refund),
-            _ => Err(DecodeError::OutOfRange { what: "kind of event" }),
+        let first = self.byte()?;
+        let kind = if first & OF_PACKET == 0 { Kind::Sale } else { Kind::Packet };
+        let event = match first & !OF_PACKET {
+            CLAIM => Event::Claim(self.claim(kind)?),
+            POOL => Event::Pool(self.pool()?),
+            REFUND => Event::Refund(self.refund()?),
+            _ => return Err(DecodeError::OutOfRange { what: "kind of event" }),
+        };
+        if event.kind() == kind {
+            Ok(event)
+        } else {
+            Err(DecodeError::OutOfRange { what: "kind of a pool" })
         }
     }
 
-    fn claim(&mut self) -> Result<Claim, DecodeError> {
+    fn claim(&mut self, kind: Kind) -> Result<Claim, DecodeError> {
         let (flags, state) = (self.byte()?, self.byte()?);
         let has = |bit: u8| flags & bit != 0;
         if !has(SAME_POOL) {
@@ -288,6 +308,7 @@ impl<'a> Decoder<'a> {
         let at = self.context.at.wrapping_add(self.signed()?);
         let created_at = at.wrapping_add(self.signed()?);
         let claim = Claim {
+            kind,
             id: ClaimId { pool: pool_id(self.context.pool)?, number },
             version,
             created_at: Timestamp::from_millis(created_at),
@@ -332,6 +353,7 @@ impl<'a> Decoder<'a> {
 
     fn terms(&mut self) -> Result<Terms, DecodeError> {
         let mut terms = Terms {
+            kind: Kind::Sale,
             title: self.text()?.into(),
             sku: self.text()?.into(),
             supply: match self.byte()? {
@@ -356,8 +378,11 @@ impl<'a> Decoder<'a> {
             buckets: 1,
         };
         let last = self.byte()?;
-        if last & !HAS_BUCKETS != 0 {
+        if last & !(HAS_BUCKETS | IS_PACKET) != 0 {
             terms.reclaim = Reclaim::Never;
+        }
+        if last & IS_PACKET != 0 {
+            terms.kind = Kind::Packet;
         }
         if last & HAS_BUCKETS != 0 {
             let buckets = u16::try_from(self.unsigned()?);

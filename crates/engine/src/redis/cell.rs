@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use qiang_core::PoolId;
+use qiang_core::{Kind, PoolId};
 use tokio::sync::oneshot;
 
 use super::sold_out::Memory;
@@ -144,6 +144,7 @@ pub(super) struct Keys(pub(super) [String; Self::COUNT]);
 
 impl Keys {
     pub(super) const COUNT: usize = 18;
+    pub(super) const POOLS: usize = 2;
     pub(super) const POOL: usize = 4;
     pub(super) const CLAIMS: usize = 5;
     pub(super) const BUYERS: usize = 6;
@@ -167,7 +168,7 @@ impl Keys {
         Self([
             shared.meta,
             shared.log,
-            shared.pools,
+            PartitionKeys::pools(prefix, partition, Kind::Sale),
             shared.dues,
             own("pool"),
             own("claims"),
@@ -201,7 +202,6 @@ impl Keys {
 pub(super) struct PartitionKeys {
     pub(super) meta: String,
     pub(super) log: String,
-    pub(super) pools: String,
     pub(super) dues: String,
 }
 
@@ -213,6 +213,15 @@ impl PartitionKeys {
 
     pub(super) fn new(prefix: &str, partition: u16) -> Self {
         let key = |what: &str| format!("{prefix}:{{{}}}:{what}", hash_tag(partition));
-        Self { meta: key("meta"), log: key("log"), pools: key("pools"), dues: key("dues") }
+        Self { meta: key("meta"), log: key("log"), dues: key("dues") }
+    }
+
+    /// The pools of a kind whose first bucket lies in a partition.
+    pub(super) fn pools(prefix: &str, partition: u16, kind: Kind) -> String {
+        let what = match kind {
+            Kind::Sale => "pools",
+            Kind::Packet => "packets",
+        };
+        format!("{prefix}:{{{}}}:{what}", hash_tag(partition))
     }
 }

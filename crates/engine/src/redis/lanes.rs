@@ -218,6 +218,12 @@ impl Shared {
         let lane_key = format!("{}:lane:{:x}:{lane}", cell.keys.get(Keys::POOL), self.node);
         let node_key = PartitionKeys::node(&self.link.place().prefix, cell.partition, self.node);
         let mut keys: Vec<&str> = cell.keys.0.iter().map(String::as_str).collect();
+        // Each kind has a list of its own, which only opening writes to.
+        let list = asks
+            .iter()
+            .find_map(Ask::opens)
+            .map(|kind| PartitionKeys::pools(&self.link.place().prefix, cell.partition, kind));
+        keys[Keys::POOLS] = list.as_deref().unwrap_or(keys[Keys::POOLS]);
         keys.extend([&*lane_key, &*node_key]);
         let claims = asks.iter().all(|ask| matches!(ask, Ask::Claim { .. }));
         let mut cmd = if claims { &CLAIM_RULES } else { &RULES }.call(keys);

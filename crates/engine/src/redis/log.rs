@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use qiang_core::{Claim, Event, PoolId, PoolState, Refund};
+use qiang_core::{Claim, Event, Kind, PoolId, PoolState, Refund, Terms};
 use redis::{Pipeline, Value, cmd, from_redis_value};
 
 use super::cell::{Cell, CellId, Keys, PartitionKeys};
 use super::reading::Loss;
-use super::wire::Kept;
+use super::wire::{Kept, Of};
 use super::{
     Engine, FORMAT, Failure, OpenError, PartitionState, Place, Shared, TRIM, nonsense, wire,
 };
@@ -103,8 +103,8 @@ impl Engine {
         }
         let mut last = None;
         for entry in entries {
-            let (position, pool, packed) = read_entry(entry).ok_or(LogError::Nonsense)?;
-            wire::read_events(pool, &packed, to).map_err(|_| LogError::Nonsense)?;
+            let (position, of, packed) = read_entry(entry).ok_or(LogError::Nonsense)?;
+            wire::read_events(of, &packed, to).map_err(|_| LogError::Nonsense)?;
             last = Some(position);
         }
         Ok(last)
@@ -176,13 +176,13 @@ impl Shared {
         }
     }
 
-    /// The newest `max` pools, newest first.
-    pub(super) async fn pool_ids(&self, max: usize) -> Result<Vec<PoolId>, Error> {
+    /// The newest `max` pools of a kind, newest first.
+    pub(super) async fn pool_ids(&self, kind: Kind, max: usize) -> Result<Vec<PoolId>, Error> {
         self.check_all().await?;
         let prefix = &self.link.place().prefix;
         let last = i64::try_from(max.saturating_sub(1)).unwrap_or(i64::MAX);
         let read = self.link.ask_each(|partition| {
-            let key = PartitionKeys::new(prefix, partition).pools;
+            let key = PartitionKeys::pools(prefix, partition, kind);
             cmd("ZREVRANGE").arg(key).arg(0).arg(last).arg("WITHSCORES").to_owned()
         });
         let answers: Result<Vec<Value>, _> = read.await.into_iter().collect();
@@ -293,7 +293,7 @@ impl Shared {
         for bucket in 0..terms.buckets {
             let own = wanted.iter().filter(|(_, of)| *of == bucket).map(|(number, _)| *number);
             let cell = self.cell(CellId { pool, bucket });
-            found.extend(self.claims_numbered(&cell, own.collect(), buckets).await?);
+            found.extend(self.claims_numbered(&cell, own.collect(), &terms).await?);
         }
         found.sort_by_key(|claim| claim.id.number);
         Ok(found)
@@ -314,7 +314,7 @@ impl Shared {
         *through = first.max(*through);
         let numbers = places.from(first).take_while(|place| place < through);
         let numbers = numbers.map(|place| place * buckets + own).collect();
-        self.claims_numbered(cell, numbers, buckets).await
+        self.claims_numbered(cell, numbers, &terms).await
     }
 
     /// Where the claims of a cell are.
@@ -334,8 +334,9 @@ impl Shared {
         &self,
         cell: &Cell,
         numbers: Vec<u32>,
-        buckets: u32,
+        terms: &Terms,
     ) -> Result<Vec<Claim>, Error> {
+        let (buckets, of) = (u32::from(terms.buckets), Of { pool: cell.id.pool, kind: terms.kind });
         let (Some(first), Some(last)) = (numbers.first().copied(), numbers.last().copied()) else {
             return Ok(Vec::new());
         };
@@ -352,7 +353,7 @@ impl Shared {
         // What lies in a field of its own is newer than what its block says.
         for (number, packed) in own.zip(found) {
             let Some(packed) = packed else { continue };
-            match wire::read_kept(cell.id.pool, &packed).map_err(nonsense)? {
+            match wire::read_kept(of, &packed).map_err(nonsense)? {
                 Kept::Claims(some) => {
                     claims.extend(some.into_iter().map(|claim| (claim.id.number, claim)));
                 }
@@ -417,8 +418,8 @@ fn sequence(value: Value) -> Vec<Value> {
     }
 }
 
-/// Position, pool and packed events of an entry of a log.
-fn read_entry(entry: Value) -> Option<(u64, PoolId, Vec<u8>)> {
+/// Position, pool and packed events of an entry of a log. One that names no kind is of a sale.
+fn read_entry(entry: Value) -> Option<(u64, Of, Vec<u8>)> {
     let Value::Array(entry) = entry else { return None };
     let [Value::BulkString(id), Value::Array(fields)] = <[Value; 2]>::try_from(entry).ok()? else {
         return None;
@@ -427,11 +428,14 @@ fn read_entry(entry: Value) -> Option<(u64, PoolId, Vec<u8>)> {
     let position = id.split_once('-')?.0.parse().ok()?;
     let [_, Value::BulkString(pool), _, _, parts @ ..] = &*fields else { return None };
     // Wherever they are cut, one behind the other they are what happened.
-    let mut events = Vec::new();
-    for part in parts.iter().skip(1).step_by(2) {
-        let Value::BulkString(part) = part else { return None };
-        events.extend_from_slice(part);
+    let (mut kind, mut events) = (Kind::Sale, Vec::new());
+    for part in parts.chunks(2) {
+        let [Value::BulkString(name), Value::BulkString(part)] = part else { return None };
+        match name.as_slice() {
+            b"kind" => kind = Kind::from_word(std::str::from_utf8(part).ok()?)?,
+            _ => events.extend_from_slice(part),
+        }
     }
     let pool = std::str::from_utf8(pool).ok()?.parse().ok()?;
-    Some((position, pool, events))
+    Some((position, Of { pool, kind }, events))
 }

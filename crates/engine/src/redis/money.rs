@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use qiang_core::{ClaimId, Outcome, PayRequest, PaymentId, Refusal, Settlement};
+use qiang_core::{ClaimId, Kind, Outcome, PayRequest, PaymentId, Refusal, Settlement};
 
 use super::Shared;
 use super::cell::{CellId, Found};
@@ -46,7 +46,8 @@ impl Shared {
         doing: Doing,
     ) -> Result<Outcome<Settlement>, Error> {
         let ClaimId { pool, number } = pay.order;
-        let Some(terms) = self.terms(pool).await? else {
+        let terms = self.terms(pool).await?;
+        let Some(terms) = terms.filter(|terms| terms.kind == Kind::Sale) else {
             return Ok(Outcome::Refused(Refusal::NoSuchClaim));
         };
         let id = CellId::of_claim(pool, number, terms.buckets);

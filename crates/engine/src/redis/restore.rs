@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use qiang_core::{
-    Claim, Event, MAX_BUCKETS, PaymentId, PoolId, PoolState, Refund, Terms, Timestamp,
+    Claim, Event, Kind, MAX_BUCKETS, PaymentId, PoolId, PoolState, Refund, Terms, Timestamp,
 };
 use redis::{Cmd, Value, cmd, from_redis_value};
 
@@ -186,10 +186,15 @@ impl Engine {
 
     /// The pools whose first bucket lies in a partition, whatever its epoch.
     pub async fn pools_in(&self, partition: u16) -> Result<Vec<PoolId>, RestoreError> {
-        let key = PartitionKeys::new(&self.place().prefix, partition).pools;
-        let answer = self.shared.link.ask(partition, cmd("ZRANGE").arg(key).arg(0).arg(-1)).await?;
-        let ids: Vec<String> = from_redis_value(answer).unwrap_or_default();
-        Ok(ids.iter().filter_map(|id| id.parse().ok()).collect())
+        let mut all = Vec::new();
+        for kind in Kind::ALL {
+            let key = PartitionKeys::pools(&self.place().prefix, partition, kind);
+            let range = cmd("ZRANGE").arg(key).arg(0).arg(-1).to_owned();
+            let answer = self.shared.link.ask(partition, &range).await?;
+            let ids: Vec<String> = from_redis_value(answer).unwrap_or_default();
+            all.extend(ids.iter().filter_map(|id| id.parse::<PoolId>().ok()));
+        }
+        Ok(all)
     }
 
     /// Everything Redis holds of a pool, whatever the epoch of its partitions; `None` when there
@@ -220,7 +225,7 @@ impl Engine {
         }
         for bucket in 0..terms.buckets {
             let cell = self.shared.cell(CellId { pool, bucket });
-            self.salvage_bucket(&cell, terms.buckets, &mut record).await?;
+            self.salvage_bucket(&cell, terms, &mut record).await?;
         }
         record.keep_newest();
         Ok(record)
@@ -229,10 +234,11 @@ impl Engine {
     async fn salvage_bucket(
         &self,
         cell: &super::Cell,
-        buckets: u16,
+        terms: &Terms,
         record: &mut PoolRecord,
     ) -> Result<(), RestoreError> {
         let CellId { pool, bucket } = cell.id;
+        let (buckets, of) = (terms.buckets, wire::Of { pool, kind: terms.kind });
         let nonsense = |source| RestoreError::Nonsense { pool, source };
         let mut get = cmd("HGET");
         get.arg(cell.keys.get(Keys::POOL)).arg("state");
@@ -253,7 +259,7 @@ impl Engine {
             let answer = self.shared.link.ask(cell.partition, &scan).await?;
             let (next, fields): (u64, Vec<Vec<u8>>) = from_redis_value(answer).unwrap_or_default();
             for field in fields.chunks_exact(2) {
-                match wire::read_kept(pool, &field[1]).map_err(nonsense)? {
+                match wire::read_kept(of, &field[1]).map_err(nonsense)? {
                     Kept::Claims(claims) => {
                         for claim in claims.into_iter().filter(is_counted) {
                             highest = claim.id.number.max(highest);

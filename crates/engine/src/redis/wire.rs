@@ -10,9 +10,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use qiang_core::{
-    Cents, Claim, ClaimId, ClaimRequest, Flow, Identity, LimitBy, Outcome, PayRequest, PaymentId,
-    PoolId, PoolView, Reclaim, Refusal, ReleaseReason, RequestId, Settlement, State, Supply, Tally,
-    Terms, Timestamp, UserId,
+    Cents, Claim, ClaimId, ClaimRequest, Flow, Identity, Kind, LimitBy, Outcome, PayRequest,
+    PaymentId, PoolId, PoolView, Reclaim, Refusal, ReleaseReason, RequestId, Settlement, State,
+    Supply, Tally, Terms, Timestamp, UserId,
 };
 
 use super::PartitionState;
@@ -21,7 +21,7 @@ use super::pack::{Packer, Result, Unpackable, Unpacker};
 pub(super) use self::bucket::{Gap, Sent, Standing, pack_gaps, read_gaps, read_transfers};
 use self::bucket::{read_sent, read_standing};
 pub(super) use self::stored::{
-    Change, Kept, pack_change, pack_changed, pack_claim, pack_refund, pack_run, read_change,
+    Change, Kept, Of, pack_change, pack_changed, pack_claim, pack_refund, pack_run, read_change,
     read_claim, read_events, read_kept, read_refund,
 };
 use self::stored::{number_or_none, reason_number, split, state, time, time_or_none};
@@ -199,7 +199,7 @@ pub(super) fn pack_rules(terms: &Terms, bucket: u16) -> Vec<u8> {
     let ms = |ms: u64| i64::try_from(ms).expect("Terms::check allows no deadline over a year");
     let mut packer = Packer::default();
     packer
-        .list(13)
+        .list(14)
         .int(terms.limit_per_user.into())
         .int((terms.limit_by == LimitBy::Identity).into())
         .int(terms.price.get())
@@ -220,6 +220,7 @@ pub(super) fn pack_rules(terms: &Terms, bucket: u16) -> Vec<u8> {
         })
         .int(bucket.into())
         .int(terms.buckets.into())
+        .int((terms.kind == Kind::Packet).into())
         .finish()
 }
 
@@ -417,6 +418,14 @@ pub(super) fn request_field(user: &UserId, request: &RequestId) -> Vec<u8> {
 }
 
 impl Ask {
+    /// The kind of the pool it opens.
+    pub(super) fn opens(&self) -> Option<Kind> {
+        match self {
+            Self::Open { terms, .. } => Some(terms.kind),
+            _ => None,
+        }
+    }
+
     /// Whether it may bring units back, or end the sale.
     pub(super) fn changes_stock(&self) -> bool {
         match self {
@@ -490,6 +499,8 @@ pub(super) fn read_answer(
             let (seq, now) = (from.number()?, time(&mut from)?);
             let (next_due, available) = (time_or_none(&mut from)?, from.number()?);
             let grants = Grants::read(&mut from, now)?;
+            let kind = grants.as_ref().map_or(Kind::Sale, |grants| grants.kind);
+            let of = Of { pool, kind };
             if from.list()? != groups(asks).count() {
                 return Err(Unpackable::new("one reply for each command"));
             }
@@ -497,11 +508,11 @@ pub(super) fn read_answer(
             for group in groups(asks) {
                 match group {
                     [Ask::Claim { .. }, ..] => {
-                        read_claims(&mut from, pool, group, grants.as_ref(), &mut said)?;
+                        read_claims(&mut from, of, group, grants.as_ref(), &mut said)?;
                     }
                     _ => {
                         for ask in group {
-                            said.push(read_said(&mut from, pool, ask)?);
+                            said.push(read_said(&mut from, of, ask)?);
                         }
                     }
                 }
@@ -541,6 +552,7 @@ struct Grants {
     numbers: u32,
     buckets: u16,
     skipped: u32,
+    kind: Kind,
 }
 
 impl Grants {
@@ -558,17 +570,19 @@ impl Grants {
             numbers: from.number()?,
             buckets: from.number()?,
             skipped: from.number()?,
+            kind: if from.int()? == 1 { Kind::Packet } else { Kind::Sale },
         }))
     }
 
     fn claim(&self, wish: &ClaimRequest, number: u32, price: Cents, portion: Option<u32>) -> Claim {
-        let ClaimRequest { pool, user, identity, request, quantity } = wish.clone();
+        let ClaimRequest { kind, pool, user, identity, request, quantity } = wish.clone();
         // An order that costs nothing is paid as it is placed.
         let (state, pay_by) = match self.state {
             State::Ordered if price == Cents::ZERO => (State::Paid, None),
             state => (state, self.pay_by),
         };
         Claim {
+            kind,
             id: ClaimId { pool, number },
             user,
             identity: identity.filter(|_| self.by_identity),
@@ -595,7 +609,7 @@ const REPLAYED: i64 = 1;
 /// The answers to claims in a row; most are granted for the same price, and only counted.
 fn read_claims(
     from: &mut Unpacker<'_>,
-    pool: PoolId,
+    of: Of,
     asks: &[Ask],
     grants: Option<&Grants>,
     to: &mut Vec<Said>,
@@ -628,8 +642,8 @@ fn read_claims(
                 next = step.saturating_add(number);
                 granted(wish, number, price, number_or_none(from)?)?
             }
-            REPLAYED => Said::Claim(Outcome::Replayed(read_claim(pool, from.bytes()?)?)),
-            _ => read_refusal(from, pool, ask)?,
+            REPLAYED => Said::Claim(Outcome::Replayed(read_claim(of, from.bytes()?)?)),
+            _ => read_refusal(from, of.pool, ask)?,
         });
     }
     if left + in_a_row > 0 {
@@ -638,7 +652,8 @@ fn read_claims(
     Ok(())
 }
 
-fn read_said(from: &mut Unpacker<'_>, pool: PoolId, ask: &Ask) -> Result<Said> {
+fn read_said(from: &mut Unpacker<'_>, of: Of, ask: &Ask) -> Result<Said> {
+    let pool = of.pool;
     from.list()?;
     let kind = from.int()?;
     if kind != DONE && kind != REPLAYED {
@@ -647,13 +662,13 @@ fn read_said(from: &mut Unpacker<'_>, pool: PoolId, ask: &Ask) -> Result<Said> {
     let again = kind == REPLAYED;
     Ok(match ask {
         Ask::Claim { .. } | Ask::Order { .. } | Ask::Release { .. } => {
-            let claim = read_claim(pool, from.bytes()?)?;
+            let claim = read_claim(of, from.bytes()?)?;
             Said::Claim(if again { Outcome::Replayed(claim) } else { Outcome::Done(claim) })
         }
         Ask::Pay { .. } | Ask::Refund { .. } => {
             let settlement = match from.text()? {
-                "p" => Settlement::Paid(read_claim(pool, from.bytes()?)?),
-                "g" => Settlement::Regranted(read_claim(pool, from.bytes()?)?),
+                "p" => Settlement::Paid(read_claim(of, from.bytes()?)?),
+                "g" => Settlement::Regranted(read_claim(of, from.bytes()?)?),
                 _ => Settlement::RefundDue(read_refund(pool, from.bytes()?)?),
             };
             let outcome =
@@ -664,7 +679,7 @@ fn read_said(from: &mut Unpacker<'_>, pool: PoolId, ask: &Ask) -> Result<Said> {
             let view = read_view(pool, from)?;
             Said::Pool(if again { Outcome::Replayed(view) } else { Outcome::Done(view) })
         }
-        Ask::Find { .. } => Said::Found(Some(read_claim(pool, from.bytes()?)?)),
+        Ask::Find { .. } => Said::Found(Some(read_claim(of, from.bytes()?)?)),
         Ask::Lend { to, .. } => Said::Lent(read_sent(*to, from)?),
         Ask::Stand => Said::Stands(read_standing(from)?),
         Ask::Reserve { .. } => Said::Owner(from.text()?.to_owned()),
@@ -733,12 +748,16 @@ fn read_view(pool: PoolId, from: &mut Unpacker<'_>) -> Result<PoolView> {
     let (opened_at, closed_at) = (time(from)?, time_or_none(from)?);
     let cleared = from.int()? == 1;
     let terms = decode_terms(from.bytes()?)?;
+    let fresh = from.number()?;
+    let returned = (0..from.list()?).map(|_| from.number()).collect::<Result<Vec<u32>>>()?;
+    let cents_left = terms.cents_left(fresh, returned);
     Ok(PoolView {
         id: pool,
         terms,
         version,
         total,
         available,
+        cents_left: cents_left.map(|left| if cleared { Cents::ZERO } else { left }),
         tally,
         claims,
         payments,

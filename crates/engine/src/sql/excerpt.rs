@@ -27,7 +27,7 @@ pub(super) struct Excerpt {
     pub(super) buyers: BTreeMap<String, Quota>,
     /// Who has a portion; 0 is nobody.
     pub(super) portions: BTreeMap<u32, Entry<u32>>,
-    /// The lowest portions that came back: as many as the batch can take.
+    /// The lowest portions that came back: as many as the batch can take, or all of them.
     free: BTreeSet<u32>,
     requests: HashMap<(UserId, RequestId), Option<u32>>,
     payments: HashMap<PaymentId, Seen>,
@@ -294,6 +294,13 @@ impl Excerpt {
         self.new_payments.push(NewPayment { payment: payment.clone(), place, seen });
     }
 
+    /// What a pool of portions has left. Whoever wants a view has read all portions that came back.
+    fn cents_left(&self) -> Option<Cents> {
+        let returned = self.free.iter().copied().filter(|_| !self.is_cleared());
+        let fresh = if self.is_cleared() { self.state.total } else { self.counts.fresh };
+        self.state.terms.cents_left(fresh, returned)
+    }
+
     fn entry(&mut self, number: u32) -> &mut Entry<Row> {
         self.claims.get_mut(&number).expect("every claim of the batch was read")
     }
@@ -312,6 +319,7 @@ impl Facts for Excerpt {
             version: self.state.version,
             total: self.state.total,
             available,
+            cents_left: self.cents_left(),
             tally,
             claims,
             payments,

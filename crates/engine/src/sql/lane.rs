@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use qiang_core::{Command, PoolId, Reply};
 use tokio::sync::oneshot;
 
-use super::load::pool_of;
 use crate::{Error, Stopwatch};
 
 /// Commands decided in one transaction.
@@ -65,7 +64,7 @@ impl Job {
 
     pub(super) fn pool(&self) -> PoolId {
         match &self.task {
-            Task::Command(command) => pool_of(command),
+            Task::Command(command) => command.pool(),
             Task::Expire(pool) => *pool,
         }
     }
@@ -150,18 +149,5 @@ pub(super) fn pools_of(jobs: &[Job]) -> BTreeSet<PoolId> {
 }
 
 fn changes_a_pool(job: &Job) -> bool {
-    match &job.task {
-        Task::Expire(_) => false,
-        Task::Command(command) => match command {
-            Command::Open { .. }
-            | Command::Restock { .. }
-            | Command::Close { .. }
-            | Command::Clear { .. } => true,
-            Command::Claim(_)
-            | Command::Order { .. }
-            | Command::Pay(_)
-            | Command::Release { .. }
-            | Command::Refund(_) => false,
-        },
-    }
+    matches!(&job.task, Task::Command(command) if command.is_of_pool())
 }

@@ -49,6 +49,8 @@ struct Wanted<'a> {
     payments: BTreeSet<&'a str>,
     restock: Option<&'a RequestId>,
     takes: u32,
+    /// Whether somebody is told how the pool stands.
+    view: bool,
 }
 
 static FIND_POOLS: Listed =
@@ -133,10 +135,10 @@ impl Loaded {
         let after = [now.millis().into(), limit.into()];
         let mut overdue = Vec::new();
         for row in FIND_OVERDUE.fetch(transaction, &[], &ids, &after).await? {
-            let (claim, due) = rows::claim(&row)?;
-            let id = claim.claim.id;
-            overdue.extend(due.map(|due| (id, due)));
-            if let Some(Some(excerpt)) = self.pools.get_mut(&id.pool) {
+            if let Some(Some(excerpt)) = self.pools.get_mut(&rows::pool_id(&row)?) {
+                let (claim, due) = rows::claim(&row, excerpt.state.terms.kind)?;
+                let id = claim.claim.id;
+                overdue.extend(due.map(|due| (id, due)));
                 excerpt.add_claim(claim);
             }
         }
@@ -154,7 +156,7 @@ impl Loaded {
     ) -> Result<(), Fault> {
         let mut wanted = BTreeMap::<PoolId, Wanted<'_>>::new();
         for command in commands {
-            let pool = pool_of(command);
+            let pool = command.pool();
             let Some(Some(excerpt)) = self.pools.get(&pool) else { continue };
             wanted.entry(pool).or_default().add(command, &excerpt.state.terms);
         }
@@ -168,6 +170,7 @@ impl Loaded {
 
 impl<'a> Wanted<'a> {
     fn add(&mut self, command: &'a Command, terms: &Terms) {
+        self.view |= command.is_of_pool();
         match command {
             Command::Claim(wish) => {
                 self.takes += 1;
@@ -202,7 +205,7 @@ impl<'a> Wanted<'a> {
         transaction: &mut Transaction,
         excerpt: &mut Excerpt,
     ) -> Result<(), Fault> {
-        let pool = excerpt.state.id;
+        let (pool, kind) = (excerpt.state.id, excerpt.state.terms.kind);
         if let Some(request) = self.restock {
             let row = transaction
                 .fetch_optional(
@@ -222,7 +225,7 @@ impl<'a> Wanted<'a> {
         let numbers = || self.numbers.iter().filter(|number| known.contains(number));
         let items: Vec<_> = numbers().map(|number| (*number).into()).collect();
         for row in FIND_CLAIMS.fetch(transaction, &[id(pool)], &items, &[]).await? {
-            excerpt.add_claim(rows::claim(&row)?.0);
+            excerpt.add_claim(rows::claim(&row, kind)?.0);
         }
         if numbers().any(|number| !excerpt.claims.contains_key(number)) {
             return Err(Fault::Missing { what: "a claim" });
@@ -231,7 +234,7 @@ impl<'a> Wanted<'a> {
         let keys: Vec<_> = keys.collect();
         let requests: Vec<_> = keys.iter().map(|key| key.into()).collect();
         for row in FIND_REQUESTS.fetch(transaction, &[id(pool)], &requests, &[]).await? {
-            excerpt.add_claim(rows::claim(&row)?.0);
+            excerpt.add_claim(rows::claim(&row, kind)?.0);
         }
         for (user, request) in self.requests {
             excerpt.looked_for_request(user, request);
@@ -240,14 +243,16 @@ impl<'a> Wanted<'a> {
         if self.takes > 0 {
             read_latest(transaction, excerpt).await?;
         }
-        if self.takes > 0 && matches!(excerpt.state.terms.supply, Supply::Portions(_)) {
+        // A view says what all of them are worth.
+        let portions = if self.view { u32::MAX } else { self.takes };
+        if portions > 0 && matches!(excerpt.state.terms.supply, Supply::Portions(_)) {
             let free = transaction
                 .fetch_all(
                     sql!(
                         "SELECT place FROM engine_portions WHERE pool_id = ? AND claim = 0
                          ORDER BY place LIMIT ?"
                     ),
-                    &[id(pool), self.takes.into()],
+                    &[id(pool), portions.into()],
                 )
                 .await?;
             for row in free {
@@ -315,10 +320,10 @@ async fn read_latest(transaction: &mut Transaction, excerpt: &mut Excerpt) -> Re
     let buyers = excerpt.buyers.values().filter_map(|quota| quota.now);
     let unread = |number: &u32| !excerpt.claims.contains_key(number);
     let latest: BTreeSet<u32> = buyers.map(|buyer| buyer.latest).filter(unread).collect();
-    let (pool, items) = (excerpt.state.id, latest.iter().map(|number| (*number).into()));
-    let items: Vec<_> = items.collect();
+    let (pool, kind) = (excerpt.state.id, excerpt.state.terms.kind);
+    let items: Vec<_> = latest.iter().map(|number| (*number).into()).collect();
     for row in FIND_CLAIMS.fetch(transaction, &[id(pool)], &items, &[]).await? {
-        excerpt.add_claim(rows::claim(&row)?.0);
+        excerpt.add_claim(rows::claim(&row, kind)?.0);
     }
     if latest.iter().any(|number| !excerpt.claims.contains_key(number)) {
         return Err(Fault::Missing { what: "the claim of a buyer" });
@@ -329,17 +334,4 @@ async fn read_latest(transaction: &mut Transaction, excerpt: &mut Excerpt) -> Re
 /// A pool's id as a parameter.
 pub(super) fn id(pool: PoolId) -> Value<'static> {
     Value::Int(i64::try_from(pool.get()).expect("ids fit a signed column"))
-}
-
-/// The pool a command is about.
-pub(super) fn pool_of(command: &Command) -> PoolId {
-    match command {
-        Command::Open { pool, .. }
-        | Command::Restock { pool, .. }
-        | Command::Close { pool }
-        | Command::Clear { pool } => *pool,
-        Command::Claim(wish) => wish.pool,
-        Command::Order { claim, .. } | Command::Release { claim, .. } => claim.pool,
-        Command::Pay(pay) | Command::Refund(pay) => pay.order.pool,
-    }
 }

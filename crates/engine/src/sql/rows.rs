@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use qiang_core::decide::{Buyer, Fate, Seen};
 use qiang_core::{
-    BadId, Cents, Claim, ClaimId, Event, Identity, PaymentId, PoolChange, PoolId, PoolState,
+    BadId, Cents, Claim, ClaimId, Event, Identity, Kind, PaymentId, PoolChange, PoolId, PoolState,
     Refund, RefundReason, ReleaseReason, RequestId, State, Tally, Terms, Timestamp, UserId,
 };
 use qiang_sql::Row;
@@ -58,7 +58,7 @@ impl<'r> Fields<'r> {
         u32::try_from(self.int()?).map_err(|_| Fault::OutOfRange { what: "a number" })
     }
 
-    fn short_or_null(&mut self) -> Result<Option<u32>, Fault> {
+    pub(super) fn short_or_null(&mut self) -> Result<Option<u32>, Fault> {
         let number = self.int_or_null()?.map(u32::try_from).transpose();
         number.map_err(|_| Fault::OutOfRange { what: "a number" })
     }
@@ -97,7 +97,10 @@ pub(super) fn pool(row: &Row, terms: Arc<Terms>) -> Result<Excerpt, Fault> {
 
 /// The same, with more columns behind those of the pool.
 pub(super) fn pool_of(fields: &mut Fields<'_>, terms: Arc<Terms>) -> Result<Excerpt, Fault> {
-    let (id, opened_at, version) = (fields.pool_id()?, fields.time()?, fields.short()?);
+    let (id, opened_at) = (fields.pool_id()?, fields.time()?);
+    // Pools are listed by it; the rules say it, too.
+    let _kind = fields.text()?;
+    let version = fields.short()?;
     let (change, units) = (fields.text()?, fields.short_or_null()?);
     let change = match (change, units, fields.id_or_null(RequestId::new)?) {
         ("opened", ..) => PoolChange::Opened,
@@ -140,10 +143,11 @@ pub(super) fn request_key(user: &UserId, request: &RequestId) -> String {
     format!("{user}{BETWEEN}{request}")
 }
 
-/// A claim, and when it is due.
-pub(super) fn claim(row: &Row) -> Result<(excerpt::Row, Option<Timestamp>), Fault> {
+/// A claim, and when it is due. What its pool is for stands in the pool's rules.
+pub(super) fn claim(row: &Row, kind: Kind) -> Result<(excerpt::Row, Option<Timestamp>), Fault> {
     let mut fields = Fields::of(row);
     let claim = Claim {
+        kind,
         id: ClaimId { pool: fields.pool_id()?, number: fields.short()? },
         user: UserId::new(fields.text()?)?,
         identity: fields.id_or_null(Identity::new)?,

@@ -27,6 +27,11 @@ const MIGRATIONS: Migrations = Migrations {
             name: "payments of a pool",
             sql: include_str!("../../migrations/sqlite/0002_payments.sql"),
         },
+        Step {
+            version: 3,
+            name: "kinds of pools",
+            sql: include_str!("../../migrations/sqlite/0003_kinds.sql"),
+        },
     ],
     mysql: &[
         Step {
@@ -39,6 +44,11 @@ const MIGRATIONS: Migrations = Migrations {
             name: "payments of a pool",
             sql: include_str!("../../migrations/mysql/0002_payments.sql"),
         },
+        Step {
+            version: 3,
+            name: "kinds of pools",
+            sql: include_str!("../../migrations/mysql/0003_kinds.sql"),
+        },
     ],
     postgres: &[
         Step {
@@ -50,6 +60,11 @@ const MIGRATIONS: Migrations = Migrations {
             version: 2,
             name: "payments of a pool",
             sql: include_str!("../../migrations/postgres/0002_payments.sql"),
+        },
+        Step {
+            version: 3,
+            name: "kinds of pools",
+            sql: include_str!("../../migrations/postgres/0003_kinds.sql"),
         },
     ],
 };

@@ -14,7 +14,7 @@ pub(super) static LOG: Table =
 pub(super) static POOLS: Table = Table {
     name: "engine_pools",
     key: "id",
-    fixed: "opened_at",
+    fixed: "opened_at, kind",
     changing: "version, last_change, change_units, change_request, total, closed_at, changed_at, \
         available, held, ordered, paid, claims, payments, refunds, next_place, fresh_portion, \
         to_sweep",

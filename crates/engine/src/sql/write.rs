@@ -127,6 +127,7 @@ async fn insert_pool(transaction: &mut Transaction, excerpt: &Excerpt) -> Result
     let values = [
         pool,
         state.at.millis().into(),
+        state.terms.kind.as_str().into(),
         state.version.into(),
         change_word(&state.change).into(),
         units,
@@ -222,6 +223,7 @@ async fn write_claims(transaction: &mut Transaction, excerpt: &Excerpt) -> Resul
 
 fn bind_claim(params: &mut Params, pool: Value<'_>, row: &Row) {
     let Claim {
+        kind: _,
         id,
         user,
         identity,

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use qiang_core::{
-    Cents, Claim, ClaimId, Event, Flow, Identity, LimitBy, PaymentId, PoolChange, PoolId,
+    Cents, Claim, ClaimId, Event, Flow, Identity, Kind, LimitBy, PaymentId, PoolChange, PoolId,
     PoolState, PriceStep, Reclaim, Refund, RefundReason, ReleaseReason, RequestId, State, Supply,
     Terms, Timestamp, UserId,
 };
 use qiang_engine::{DecodeError, Decoder, Encoder};
+use qiang_testkit::contract::sale;
 use qiang_testkit::{Random, each_seed};
 
 fn encoded(events: &[Event]) -> Vec<u8> {
@@ -58,6 +59,40 @@ fn no_bytes_break_the_reader() {
     });
 }
 
+/// Bytes of a version that knew nothing of kinds: all its pools are sales, and sales are still written
+/// as it wrote them.
+#[test]
+fn what_was_written_before_there_were_kinds_is_read_as_sales() {
+    let bytes = [
+        b"\x01\x07\x01\x0a\x03\x00\x00\x05Goods\x05goods\x00\x03\x01\x00\xc8\x01\x00\x00\x00\x01\x64\x01"
+            .as_slice(),
+        b"\x00\x20\x01\x07\x02\x01\x0c\x00\x01\xc8\x01\x03ann\xc8\x01",
+        b"\x02\x07\x01\x02P1\x0e\x02\x10",
+    ]
+    .concat();
+    let events = decoded(&bytes).expect("they can be read");
+    assert!(events.iter().all(|event| event.kind() == Kind::Sale), "{events:?}");
+    let [Event::Pool(pool), Event::Claim(claim), Event::Refund(refund)] = events.as_slice() else {
+        panic!("{events:?}")
+    };
+    let terms = Terms { reclaim: Reclaim::Never, ..sale(3, Flow::Order { pay_ms: 100 }) };
+    assert_eq!((*pool.terms).clone(), terms);
+    assert_eq!((claim.user.as_str(), claim.pay_by), ("ann", Some(Timestamp::from_millis(106))));
+    assert_eq!((refund.payment.as_str(), refund.reason), ("P1", RefundReason::AmountMismatch));
+    assert_eq!(encoded(&events), bytes);
+}
+
+#[test]
+fn an_event_that_says_two_kinds_is_none() {
+    let mut random = Random::new(1);
+    let terms = Arc::new(Terms { kind: Kind::Packet, ..sale(3, Flow::Instant) });
+    let mut bytes = encoded(&[Event::Pool(PoolState { terms, ..state(&mut random) })]);
+    assert!(decoded(&bytes).is_ok());
+    // The first byte says sale, the terms say packet.
+    bytes[0] &= 0x0f;
+    assert_eq!(decoded(&bytes), Err(DecodeError::OutOfRange { what: "kind of a pool" }));
+}
+
 #[test]
 fn a_used_encoder_begins_afresh() {
     let mut random = Random::new(1);
@@ -90,6 +125,7 @@ fn event(random: &mut Random) -> Event {
 
 fn claim(random: &mut Random) -> Claim {
     Claim {
+        kind: *random.pick(&Kind::ALL),
         id: claim_id(random),
         user: UserId::new(&text(random, 64)).expect("a good id"),
         identity: maybe(random, |random| Identity::new(&text(random, 64)).expect("a good id")),
@@ -137,6 +173,7 @@ fn state(random: &mut Random) -> PoolState {
 fn terms(random: &mut Random) -> Terms {
     let (hold_ms, pay_ms) = (u64::from(number(random)), u64::from(number(random)) << 20);
     Terms {
+        kind: *random.pick(&Kind::ALL),
         title: text(random, 200).into(),
         sku: text(random, 64).into(),
         supply: if random.percent(50) {

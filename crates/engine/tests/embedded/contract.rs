@@ -6,7 +6,7 @@ use qiang_core::Command;
 use qiang_engine::Clock as _;
 use qiang_testkit::{contract, each_seed};
 
-use super::asking::Subjected;
+use super::asking::{Subjected, everything};
 use super::fixture::{new_engine, open_at, pool};
 
 /// Runs the future on a thread of its own, so that seeded worlds can be tried one by one.
@@ -45,6 +45,12 @@ async fn a_payment_counts_once_in_each_sale() {
     contract::a_payment_counts_once_in_each_sale(&Subjected { engine, clock }).await;
 }
 
+#[tokio::test]
+async fn a_packet_is_no_sale() {
+    let (_folder, engine, clock) = new_engine();
+    contract::a_packet_is_no_sale(&Subjected { engine, clock }).await;
+}
+
 #[test]
 fn what_it_answered_is_there_after_a_restart() {
     each_seed(5, |seed| {
@@ -55,18 +61,10 @@ fn what_it_answered_is_there_after_a_restart() {
                 contract::answers_as_the_oracle(&subject, seed, 80).await;
                 clock.now().millis()
             };
-            let pools = engine.pools(0, 100).await.expect("they can be read");
-            let mut claims = Vec::new();
-            for pool in &pools {
-                claims.extend(engine.claims(pool.id, 0, 1_000).await.expect("they can be read"));
-            }
+            let before = everything(&engine).await;
             engine.shut_down();
             let (again, _) = open_at(folder.path(), now);
-            assert_eq!(again.pools(0, 100).await.expect("they can be read"), pools);
-            for claim in claims {
-                let found = again.claim_view(claim.id).await.expect("it can be read");
-                assert_eq!(found, Some(claim));
-            }
+            assert_eq!(everything(&again).await, before);
             again.shut_down();
         });
     });

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use qiang_core::{Claim, ClaimId, Command, Event, Flow, PoolId, PoolView, Reply, Timestamp};
+use qiang_core::{Claim, ClaimId, Event, Flow, PoolId, Timestamp};
 use qiang_engine::embedded::{Engine, Options};
-use qiang_engine::{Error, LogReader, ManualClock, SqliteJournal, WriterOptions};
+use qiang_engine::{LogReader, ManualClock, SqliteJournal, WriterOptions};
 use qiang_testkit::contract::{sale, wish};
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -54,24 +54,8 @@ pub(crate) async fn grant(engine: &Engine, user: &str) -> Claim {
 }
 
 impl Asking for Engine {
-    async fn ask(&self, command: Command) -> Result<Reply, Error> {
-        self.ask(command).await
-    }
-
-    async fn pool(&self, id: PoolId) -> Result<Option<PoolView>, Error> {
-        self.pool(id).await
-    }
-
-    async fn claim_view(&self, id: ClaimId) -> Result<Option<Claim>, Error> {
-        self.claim_view(id).await
-    }
-
-    async fn expire_due(&self) -> Result<(), Error> {
-        self.expire_due().await
-    }
-
-    async fn events(&self) -> Vec<Event> {
-        events(&mut self.log_reader().expect("the journal is there"), 0)
+    fn any(&self) -> qiang_engine::Engine {
+        qiang_engine::Engine::Embedded(self.clone())
     }
 }
 

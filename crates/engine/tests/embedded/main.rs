@@ -1,6 +1,6 @@
 //! The embedded engine on real files, with real threads.
 
-#[path = "../shared/asking.rs"]
+#[path = "../every_engine/asking.rs"]
 mod asking;
 mod codec;
 mod contract;
@@ -13,5 +13,6 @@ mod fixture;
 mod folder;
 mod pitfalls;
 mod recovery;
+mod rules;
 mod small_steps;
 mod trimming;

@@ -34,7 +34,7 @@ async fn p02_nothing_begins_anew_after_a_restart_or_a_clearing() {
     let again = engine.open_pool(pool(), terms).await;
     assert_eq!(again, Ok(Outcome::Refused(Refusal::PoolExists)), "an id is used once");
     let log = events(&mut engine.log_reader().expect("it is there"), 0);
-    let kinds: Vec<&str> = log.iter().map(Event::kind).collect();
+    let kinds: Vec<&str> = log.iter().map(Event::name).collect();
     assert_eq!(
         kinds,
         [

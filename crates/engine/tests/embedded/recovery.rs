@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use qiang_core::{Book, Flow, Outcome, ReleaseReason, State};
+use qiang_core::{Book, Flow, Kind, Outcome, ReleaseReason, State};
 use qiang_engine::embedded::Engine;
 use qiang_engine::offline_log;
 use qiang_testkit::contract::{money, wish};
@@ -108,7 +108,7 @@ async fn an_empty_folder_is_a_beginning() {
     let deep = folder.path().join("made/on/the/way");
     let (engine, _) = open_at(&deep, 0);
     assert_eq!(engine.position().await, Ok(0));
-    assert_eq!(engine.pools(0, 10).await, Ok(Vec::new()));
+    assert_eq!(engine.pools(Kind::Sale, 0, 10).await, Ok(Vec::new()));
     engine.shut_down();
     let (again, _) = open_at(&deep, 0);
     assert_eq!(again.position().await, Ok(0));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use qiang_core::{
-    Cents, Claim, ClaimId, ClaimRequest, Event, Flow, Identity, LimitBy, Outcome, PayRequest,
+    Cents, Claim, ClaimId, ClaimRequest, Event, Flow, Identity, Kind, LimitBy, Outcome, PayRequest,
     PaymentId, PoolId, PriceStep, RefundReason, Refusal, ReleaseReason, RequestId, Settlement,
     Supply, Terms, Timestamp, UserId,
 };
@@ -222,6 +222,6 @@ async fn numbers_beyond_what_a_script_holds_exactly_stay_exact() {
         let stored = engine.claim_view(ClaimId { pool: id, number: 1 }).await;
         assert_eq!(stored.map(|claim| claim.map(|claim| claim.quantity)), Ok(Some(MANY - 1)));
     }
-    let listed = engine.pools(0, 10).await.expect("they can be listed");
+    let listed = engine.pools(Kind::Sale, 0, 10).await.expect("they can be listed");
     assert_eq!(listed.len(), 3);
 }

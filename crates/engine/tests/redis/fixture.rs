@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use qiang_core::{
-    Claim, ClaimId, ClaimRequest, Command, Event, Flow, Outcome, PoolId, PoolView, Refusal, Reply,
-    Terms, Timestamp,
+    Claim, ClaimRequest, Event, Flow, Outcome, PoolId, PoolView, Refusal, Terms, Timestamp,
 };
 use qiang_engine::redis::{Engine, Goes, Options, Place, PoolRecord, Time};
-use qiang_engine::{Error, LogError, ManualClock};
+use qiang_engine::{LogError, ManualClock};
 use qiang_testkit::Proxy;
 use qiang_testkit::contract;
 use qiang_testkit::proxy::Counts;
@@ -83,24 +82,8 @@ pub(crate) async fn unset(url: &str, clock: Arc<ManualClock>) -> Subjected {
 }
 
 impl Asking for Engine {
-    async fn ask(&self, command: Command) -> Result<Reply, Error> {
-        self.ask(command).await
-    }
-
-    async fn pool(&self, id: PoolId) -> Result<Option<PoolView>, Error> {
-        self.pool(id).await
-    }
-
-    async fn claim_view(&self, id: ClaimId) -> Result<Option<Claim>, Error> {
-        self.claim_view(id).await
-    }
-
-    async fn expire_due(&self) -> Result<(), Error> {
-        self.expire_due().await
-    }
-
-    async fn events(&self) -> Vec<Event> {
-        events(self).await
+    fn any(&self) -> qiang_engine::Engine {
+        qiang_engine::Engine::Redis(self.clone())
     }
 }
 

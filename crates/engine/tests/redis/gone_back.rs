@@ -1,6 +1,6 @@
 //! A state that is older than what was seen is not worked on, until it was repaired.
 
-use qiang_core::{Outcome, PoolId};
+use qiang_core::{Kind, Outcome, PoolId};
 use qiang_engine::redis::{Engine, PoolRecord};
 use qiang_engine::{Error, LogError};
 use qiang_testkit::contract::money;
@@ -21,7 +21,11 @@ pub(crate) async fn is_lost(engine: &Engine, id: PoolId, why: &str) {
     assert_eq!(engine.pool(id).await, Err(Error::Unavailable));
     assert_eq!(engine.close(id).await, Err(Error::Unavailable));
     assert_eq!(engine.claims(id, 0, 10).await, Err(Error::Unavailable));
-    assert_eq!(engine.pools(0, 10).await, Err(Error::Unavailable), "none is not the same");
+    assert_eq!(
+        engine.pools(Kind::Sale, 0, 10).await,
+        Err(Error::Unavailable),
+        "none is not the same"
+    );
 }
 
 /// Puts everything back under another epoch.

@@ -2,10 +2,15 @@
 
 use std::path::Path;
 
+use qiang_core::{Kind, Outcome, Settlement};
 use qiang_engine::redis::{Engine, OpenError, Options, Place, Time, hash_tag};
+use qiang_testkit::contract;
 use qiang_testkit::servers::redis::{Durability, own};
+use qiang_testkit::servers::shared;
 
-use crate::fixture::{node, prefix};
+use crate::asking::Asking as _;
+use crate::fixture::{events, granted, node, open, orders, pool, prefix, wish};
+use crate::servers::command;
 
 async fn opened(url: &str) -> Result<Engine, OpenError> {
     let place = Place::parse(url).expect("a good url");
@@ -46,4 +51,26 @@ async fn a_redis_filled_by_a_newer_version_is_refused() {
     let url = format!("{}?prefix={prefix}&partitions=4", server.url());
     let refused = opened(&url).await.expect_err("it is of another version").to_string();
     assert!(refused.contains("newer qiang (layout 99"), "{refused}");
+}
+
+/// Pools that a version before kinds has opened are sales.
+#[tokio::test]
+async fn a_pool_that_does_not_say_its_kind_is_a_sale() {
+    let Some(url) = shared::redis() else { return };
+    let prefix = prefix();
+    let engine = node(&url, &prefix).await;
+    open(&engine, pool(1), orders(3)).await;
+    let partition = engine.partitions_of(pool(1), 1)[0];
+    let key = format!("{prefix}:{{{}}}:pool:1/0", hash_tag(partition));
+    let script = "local rules = cmsgpack.unpack(redis.call('HGET', KEYS[1], 'rules')) \
+                  table.remove(rules, 14) \
+                  redis.call('HSET', KEYS[1], 'rules', cmsgpack.pack(rules)) return #rules";
+    assert_eq!(command(&url, &["EVAL", script, "1", &key]), ":13\r\n");
+    let claim = granted(&engine, wish(pool(1), "ann")).await;
+    assert_eq!(claim.kind, Kind::Sale);
+    let paid = engine.pay(contract::money(claim.id, "P1")).await;
+    assert!(matches!(paid, Ok(Outcome::Done(Settlement::Paid(_)))), "{paid:?}");
+    let events = events(&engine).await;
+    assert_eq!(events.len(), 3);
+    assert!(events.iter().all(|event| event.kind() == Kind::Sale), "{events:?}");
 }

@@ -64,7 +64,7 @@ async fn p06_a_swallowed_reply_is_asked_for_again_and_takes_effect_once() {
         let events = events(&engine).await;
         let own = events.iter().filter(|event| event.pool() == id);
         assert_eq!(
-            own.map(Event::kind).collect::<Vec<_>>(),
+            own.map(Event::name).collect::<Vec<_>>(),
             [
                 "pool_opened",
                 "claim_granted",

@@ -1,7 +1,7 @@
 //! The engine on Redis, Redis Cluster and Valkey: real servers, started by `cargo xtask test`.
 
 mod acl;
-#[path = "../shared/asking.rs"]
+#[path = "../every_engine/asking.rs"]
 mod asking;
 mod batches;
 mod buckets;
@@ -21,6 +21,7 @@ mod reconnecting;
 mod repairs;
 mod replicas;
 mod restore;
+mod rules;
 mod sentinel;
 mod servers;
 mod sick_master;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use qiang_engine::sql::Engine;
 use qiang_sql::{Dialect, on_every_database};
-use qiang_testkit::contract;
+use qiang_testkit::{contract, rules};
 
-use super::asking::Subjected;
+use super::asking::{Subjected, everything};
 use super::fixture::{World, each_world};
 
 async fn subject(on: Dialect) -> (World, Subjected<Engine>) {
@@ -60,19 +60,19 @@ async fn a_payment_counts_once_in_each_sale(on: Dialect) {
 async fn what_it_answered_is_there_for_the_next_engine(on: Dialect) {
     let (world, subject) = subject(on).await;
     contract::answers_as_the_oracle(&subject, 1, 80).await;
-    let engine = subject.engine;
-    let pools = engine.pools(0, 100).await.expect("they can be read");
-    let mut claims = Vec::new();
-    for pool in &pools {
-        claims.extend(engine.claims(pool.id, 0, 1_000).await.expect("they can be read"));
-    }
-    engine.shut_down().await;
-    let again = world.engine().await;
-    assert_eq!(again.pools(0, 100).await.expect("they can be read"), pools);
-    for claim in claims {
-        let found = again.claim_view(claim.id).await.expect("it can be read");
-        assert_eq!(found, Some(claim));
-    }
+    let before = everything(&subject.engine).await;
+    subject.engine.shut_down().await;
+    assert_eq!(everything(&world.engine().await).await, before);
+}
+
+async fn it_keeps_the_rules(on: Dialect) {
+    let (_world, subject) = subject(on).await;
+    rules::hold_on(&subject).await;
+}
+
+async fn a_packet_is_no_sale(on: Dialect) {
+    let (_world, subject) = subject(on).await;
+    contract::a_packet_is_no_sale(&subject).await;
 }
 
 on_every_database!(
@@ -80,4 +80,6 @@ on_every_database!(
     late_money_is_never_lost,
     a_payment_counts_once_in_each_sale,
     what_it_answered_is_there_for_the_next_engine,
+    a_packet_is_no_sale,
+    it_keeps_the_rules,
 );

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use qiang_core::{Event, Flow, Outcome, Refusal, ReleaseReason, State, Timestamp};
+use qiang_core::{Event, Flow, Kind, Outcome, Refusal, ReleaseReason, State, Timestamp};
 use qiang_engine::sql::{Engine, Options};
 use qiang_engine::{Clock, ManualClock};
 use qiang_sql::{Dialect, on_every_database};
@@ -68,7 +68,7 @@ async fn a_look_sees_nothing_overdue(on: Dialect) {
     assert!(matches!(late, Outcome::Done(qiang_core::Settlement::Regranted(_))), "{late:?}");
     grant(&engine, "cyd").await;
     world.clock.advance_millis(100);
-    let pools = engine.pools(0, 10).await.expect("they can be read");
+    let pools = engine.pools(Kind::Sale, 0, 10).await.expect("they can be read");
     assert_eq!((pools[0].available, pools[0].tally.paid), (2, 1));
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use qiang_core::{Claim, ClaimId, Command, Event, Flow, PoolId, PoolView, Reply, Timestamp};
+use qiang_core::{Claim, Event, Flow, PoolId, Timestamp};
+use qiang_engine::ManualClock;
 use qiang_engine::sql::{Engine, Options};
-use qiang_engine::{Error, ManualClock};
 use qiang_sql::scratch::{Scratch, available};
 use qiang_sql::{Database, Dialect, Limits};
 use qiang_testkit::contract::{sale, wish};
@@ -78,24 +78,8 @@ pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 }
 
 impl Asking for Engine {
-    async fn ask(&self, command: Command) -> Result<Reply, Error> {
-        self.ask(command).await
-    }
-
-    async fn pool(&self, id: PoolId) -> Result<Option<PoolView>, Error> {
-        self.pool(id).await
-    }
-
-    async fn claim_view(&self, id: ClaimId) -> Result<Option<Claim>, Error> {
-        self.claim_view(id).await
-    }
-
-    async fn expire_due(&self) -> Result<(), Error> {
-        self.expire_due().await
-    }
-
-    async fn events(&self) -> Vec<Event> {
-        events(self).await
+    fn any(&self) -> qiang_engine::Engine {
+        qiang_engine::Engine::Sql(self.clone())
     }
 }
 

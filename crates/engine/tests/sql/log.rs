@@ -1,6 +1,6 @@
 //! The log of each partition: without gaps, readable from any position that is still there.
 
-use qiang_core::{Event, Flow, PoolId};
+use qiang_core::{Event, Flow, Kind, PoolId};
 use qiang_engine::LogError;
 use qiang_engine::sql::Options;
 use qiang_sql::{Dialect, on_every_database, sql};
@@ -85,7 +85,7 @@ async fn engines_that_open_at_once_agree(on: Dialect) {
     let positions = later.positions().await.expect("they can be read");
     assert_eq!(positions.iter().sum::<u64>(), 24);
     assert!(positions.iter().all(|seq| *seq > 0), "pools are spread: {positions:?}");
-    let newest = later.pools(1, 2).await.expect("they can be read");
+    let newest = later.pools(Kind::Sale, 1, 2).await.expect("they can be read");
     assert_eq!(newest.iter().map(|pool| pool.id.get()).collect::<Vec<_>>(), [11, 10]);
     assert_eq!(three.pool(pool()).await.map(|pool| pool.map(|pool| pool.available)), Ok(Some(0)));
 }

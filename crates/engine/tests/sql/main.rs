@@ -1,7 +1,7 @@
 //! The engine on a database: what every engine must pass, and what only a database can do to it.
 //! Everything runs on SQLite, and on the servers that the environment names.
 
-#[path = "../shared/asking.rs"]
+#[path = "../every_engine/asking.rs"]
 mod asking;
 mod batches;
 mod contract;

@@ -43,7 +43,7 @@ pub async fn compare(
     };
     let mut skip = 0;
     loop {
-        let pools = source.pools(skip, POOLS).await?;
+        let pools = source.sales(skip, POOLS).await?;
         for pool in &pools {
             audit.pool(pool).await?;
         }

@@ -1,6 +1,6 @@
 //! The book that is believed: the running engine's, or one replayed from a journal at rest.
 
-use qiang_core::{Book, Claim, ClaimId, PoolId, PoolState, PoolView, Refund};
+use qiang_core::{Book, Claim, ClaimId, Kind, PoolId, PoolState, PoolView, Refund};
 use qiang_engine::Engine;
 use qiang_engine::redis::Spread;
 use qiang_store::Store;
@@ -31,14 +31,15 @@ pub enum Source<'a> {
 }
 
 impl Source<'_> {
-    pub(super) async fn pools(&self, skip: usize, max: usize) -> Result<Vec<PoolView>, Error> {
+    /// The sales, newest first. Pools of another kind have no records to be compared with.
+    pub(super) async fn sales(&self, skip: usize, max: usize) -> Result<Vec<PoolView>, Error> {
         Ok(match self {
             Self::Engine { engine, .. } | Self::At { engine, .. } => {
-                engine.pools(skip, max).await?
+                engine.pools(Kind::Sale, skip, max).await?
             }
             Self::Book(book) => {
-                let newest_first = book.pools_from(0).rev().skip(skip).take(max);
-                newest_first.map(qiang_core::Pool::view).collect()
+                let newest = book.newest(Kind::Sale).skip(skip).take(max);
+                newest.map(qiang_core::Pool::view).collect()
             }
         })
     }

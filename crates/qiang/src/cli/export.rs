@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use qiang_core::SnapshotCursor;
+use qiang_core::{Kind, PoolChange, PoolState, PoolView, SnapshotCursor, Timestamp};
 use qiang_engine::redis::PoolRecord;
 use qiang_engine::{Engine, FolderLock, SqliteJournal, SystemClock};
 use qiang_store::{RefundRecord, RefundStatus, Store};
@@ -91,22 +91,17 @@ async fn shared(config: &Config) -> anyhow::Result<(Vec<PoolRecord>, Known)> {
         );
     }
     records::catch_up(&engine, &store).await?;
-    let (mut records, mut skip) = (Vec::new(), 0);
-    loop {
-        let pools = engine.pools(skip, POOLS).await?;
-        for pool in &pools {
-            let history = store.sale_history(pool.id).await?;
-            let claims =
-                if pool.cleared { Vec::new() } else { claims_of(&engine, pool.id).await? };
-            let refunds = engine.refunds(pool.id, 0, usize::MAX >> 8).await?;
-            let refunds = refunds.into_iter().map(|(_, refund)| refund).collect();
-            let lost_through = epochs::lost_through(&store, pool.id).await?;
-            records.push(PoolRecord { history, claims, refunds, lost_through });
+    let mut records = Vec::new();
+    for kind in Kind::ALL {
+        for skip in (0..).step_by(POOLS) {
+            let pools = engine.pools(kind, skip, POOLS).await?;
+            for pool in &pools {
+                records.push(record(&engine, &store, pool).await?);
+            }
+            if pools.len() < POOLS {
+                break;
+            }
         }
-        if pools.len() < POOLS {
-            break;
-        }
-        skip += pools.len();
     }
     let known = known(&store).await?;
     stop.cancel();
@@ -115,6 +110,39 @@ async fn shared(config: &Config) -> anyhow::Result<(Vec<PoolRecord>, Known)> {
     // Oldest first, so that the file reads like what happened.
     records.reverse();
     Ok((records, known))
+}
+
+async fn record(engine: &Engine, store: &Store, pool: &PoolView) -> anyhow::Result<PoolRecord> {
+    let history = match pool.terms.kind {
+        Kind::Sale => store.sale_history(pool.id).await?,
+        Kind::Packet => history_of_packet(engine.pool_state(pool.id).await?, pool.opened_at),
+    };
+    let claims = if pool.cleared { Vec::new() } else { claims_of(engine, pool.id).await? };
+    let refunds = engine.refunds(pool.id, 0, usize::MAX >> 8).await?;
+    let refunds = refunds.into_iter().map(|(_, refund)| refund).collect();
+    let lost_through = epochs::lost_through(store, pool.id).await?;
+    Ok(PoolRecord { history, claims, refunds, lost_through })
+}
+
+/// Every change of a packet, of which there are few: it is opened, closed and cleared, and nobody
+/// adds to it. So its last state tells them all.
+fn history_of_packet(last: Option<PoolState>, opened_at: Timestamp) -> Vec<PoolState> {
+    let Some(last) = last else { return Vec::new() };
+    let state = |version, change, closed_at, at| PoolState {
+        version,
+        change,
+        closed_at,
+        at,
+        ..last.clone()
+    };
+    let mut history = vec![state(1, PoolChange::Opened, None, opened_at)];
+    if let Some(closed_at) = last.closed_at {
+        history.push(state(2, PoolChange::Closed, Some(closed_at), closed_at));
+    }
+    if last.change == PoolChange::Cleared {
+        history.push(last.clone());
+    }
+    history
 }
 
 /// What only the records know.

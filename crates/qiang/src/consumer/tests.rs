@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use qiang_core::{
-    Cents, ClaimRequest, Command, Event, Flow, LimitBy, PoolId, Reclaim, Supply, Terms, Timestamp,
-    UserId,
+    Cents, ClaimRequest, Command, Event, Flow, Kind, LimitBy, PoolId, Reclaim, Supply, Terms,
+    Timestamp, UserId,
 };
 use qiang_engine::{Engine, LogError, ManualClock, WriterOptions, embedded, redis, sql};
 use qiang_sql::scratch::Scratch;
@@ -87,6 +87,7 @@ impl Shop {
         let database = Database::open(scratch.url()).await.expect("opens");
         let store = store(scratch).await;
         let terms = Terms {
+            kind: Kind::Sale,
             title: "Tea".into(),
             sku: "T".into(),
             supply: Supply::Units(1_000_000),
@@ -111,6 +112,7 @@ impl Shop {
     async fn crowd(&mut self) {
         let claim = |buyer| {
             Command::Claim(ClaimRequest {
+                kind: Kind::Sale,
                 pool: pool(),
                 user: UserId::new(&format!("user-{buyer}")).expect("a user"),
                 identity: None,

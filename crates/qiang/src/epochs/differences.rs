@@ -43,12 +43,13 @@ pub(super) fn differences(records: &Claim, redis: &Claim) -> String {
 
 #[cfg(test)]
 mod tests {
-    use qiang_core::{Cents, ClaimId, PaymentId, PoolId, State, Timestamp, UserId};
+    use qiang_core::{Cents, ClaimId, Kind, PaymentId, PoolId, State, Timestamp, UserId};
 
     use super::{Claim, differences};
 
     fn claim() -> Claim {
         Claim {
+            kind: Kind::Sale,
             id: ClaimId { pool: PoolId::new(1).expect("positive"), number: 7 },
             user: UserId::new("u2592").expect("an id"),
             identity: None,

@@ -88,13 +88,14 @@ fn paid_and_owed<'a>(
 
 #[cfg(test)]
 mod tests {
-    use qiang_core::{Cents, ClaimId, RefundReason, State, Timestamp, UserId};
+    use qiang_core::{Cents, ClaimId, Kind, RefundReason, State, Timestamp, UserId};
 
     use super::{Claim, PaymentId, PoolId, PoolRecord, Refund, merged};
 
     fn paid(number: u32, payment: &str) -> Claim {
         let at = Timestamp::from_millis(1_000);
         Claim {
+            kind: Kind::Sale,
             id: ClaimId { pool: PoolId::new(1).expect("positive"), number },
             user: UserId::new("alice").expect("an id"),
             identity: None,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use qiang_core::Event;
+use qiang_core::{Event, Kind};
 use qiang_engine::{Engine, Log, LogError};
 use qiang_store::{RECORDS, Store};
 
@@ -17,7 +17,8 @@ const POOLS: usize = 100;
 pub(super) async fn everything(engine: &Engine, store: &Store) -> Result<(), Error> {
     let mut skip = 0;
     loop {
-        let pools = engine.pools(skip, POOLS).await?;
+        // Only sales are recorded.
+        let pools = engine.pools(Kind::Sale, skip, POOLS).await?;
         for pool in &pools {
             let state = engine.pool_state(pool.id).await?;
             let state: Vec<Event> = state.into_iter().map(Event::Pool).collect();

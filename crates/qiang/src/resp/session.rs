@@ -7,8 +7,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use qiang_core::{
-    Cents, ClaimId, ClaimRequest, Command, Identity, PayRequest, PaymentId, PoolId, ReleaseReason,
-    Reply, RequestId, UserId,
+    Cents, ClaimId, ClaimRequest, Command, Identity, Kind, PayRequest, PaymentId, PoolId, PoolView,
+    ReleaseReason, Reply, RequestId, UserId,
 };
 use serde_json::json;
 
@@ -292,7 +292,9 @@ impl Session {
             (_, word) => Some(id("identity", word, Identity::new)?),
         };
         let request = request.transpose()?;
-        Ok(Meant::Decide(Command::Claim(ClaimRequest { pool, user, identity, request, quantity })))
+        let kind = Kind::Sale;
+        let wish = ClaimRequest { kind, pool, user, identity, request, quantity };
+        Ok(Meant::Decide(Command::Claim(wish)))
     }
 
     fn of_claim(
@@ -391,7 +393,8 @@ impl Session {
             Some(id) => self.app.answer(self.app.engine.pool(id)).await,
             None => Ok(None),
         };
-        match pool.map_err(|problem| Wrong::from(&problem))?.filter(|pool| !pool.cleared) {
+        let is_sale = |pool: &PoolView| pool.terms.kind == Kind::Sale && !pool.cleared;
+        match pool.map_err(|problem| Wrong::from(&problem))?.filter(is_sale) {
             None => self.answers.null(),
             Some(pool) => {
                 let view = serde_json::to_value(SaleView::of(&pool, self.app.now()));

@@ -8,8 +8,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use qiang_core::{
-    Claim, ClaimId, ClaimRequest, Command, MAX_UNITS, Outcome, PoolId, ReleaseReason, Timestamp,
-    UserId,
+    Claim, ClaimId, ClaimRequest, Command, Kind, MAX_UNITS, Outcome, PoolId, ReleaseReason,
+    Timestamp, UserId,
 };
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
@@ -178,7 +178,8 @@ pub async fn claim(
     let quantity = quantity.and_then(NonZeroU32::new);
     let quantity = quantity
         .ok_or_else(|| Problem::invalid_field("quantity", "must be from 1 to the sale's limit"))?;
-    let wish = ClaimRequest { pool, user: who.user, identity: who.identity, request, quantity };
+    let (kind, user, identity) = (Kind::Sale, who.user, who.identity);
+    let wish = ClaimRequest { kind, pool, user, identity, request, quantity };
     created(app.decide(Command::Claim(wish), origin).await?.into_claim())
 }
 
@@ -249,10 +250,11 @@ fn created(outcome: Outcome<Claim>) -> Result<(StatusCode, ClaimView), Problem> 
     }
 }
 
-/// A claim: from the engine the moment it was granted, from the records once its sale is cleared.
+/// A claim of a sale: from the engine the moment it was granted, from the records once its sale is
+/// cleared.
 pub async fn find(app: &App, id: ClaimId) -> Result<Option<Claim>, Problem> {
     match app.answer(app.engine.claim_view(id)).await? {
-        Some(claim) => Ok(Some(claim)),
+        Some(claim) => Ok(Some(claim).filter(|claim| claim.kind == Kind::Sale)),
         None => Ok(app.store.claim(id).await?),
     }
 }

@@ -2,7 +2,8 @@
 //! sense is named.
 
 use qiang_core::{
-    Cents, Fault, Flow, LimitBy, MAX_UNITS, PoolId, PriceStep, Reclaim, Supply, Terms, Timestamp,
+    Cents, Fault, Flow, Kind, LimitBy, MAX_UNITS, PoolId, PriceStep, Reclaim, Supply, Terms,
+    Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -136,6 +137,7 @@ impl NewSale {
     /// The rules of the sale, checked.
     pub(super) fn terms(&self, now: Timestamp) -> Result<Terms, Problem> {
         let terms = Terms {
+            kind: Kind::Sale,
             title: self.title.as_str().into(),
             sku: self.sku.as_str().into(),
             supply: Supply::Units(short("stock", "must be from 1 to 2147483648", self.stock)?),

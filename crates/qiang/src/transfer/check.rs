@@ -7,8 +7,8 @@
 use std::collections::{HashMap, HashSet};
 
 use qiang_core::{
-    Cents, Claim, Flow, LimitBy, MAX_UNITS, PaymentId, PoolChange, PoolId, PoolState, Reclaim,
-    RefundReason, State, Supply, Terms,
+    Cents, Claim, Flow, Kind, LimitBy, MAX_UNITS, PaymentId, PoolChange, PoolId, PoolState,
+    Reclaim, RefundReason, State, Supply, Terms,
 };
 use qiang_engine::redis::PoolRecord;
 
@@ -138,6 +138,11 @@ impl Sale {
 
     /// A payment counts once, and is for an order of this sale.
     fn check_money(&self) -> Checked {
+        if self.terms().kind == Kind::Packet {
+            let paid = self.claims().find(|(_, claim)| claim.payment.is_some());
+            let money = self.lines.refunds.first().copied().or(paid.map(|(line, _)| line));
+            return money.map_or(Ok(()), |line| Err((line, "nobody pays for a packet".into())));
+        }
         let mut seen: HashSet<&PaymentId> = HashSet::new();
         for (line, claim) in self.claims() {
             if let Some(payment) = &claim.payment
@@ -283,6 +288,9 @@ fn check_step(last: &PoolState, next: &PoolState) -> Result<(), String> {
 
 /// One claim by itself.
 fn check_claim(claim: &Claim, terms: &Terms) -> Result<(), String> {
+    if claim.kind != terms.kind {
+        return Err(format!("it is of a {}, its pool is none", claim.kind.as_str()));
+    }
     if !(1..=MAX_UNITS).contains(&claim.quantity) {
         return Err(format!("nobody claims {} units", claim.quantity));
     }

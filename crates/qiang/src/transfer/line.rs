@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use qiang_core::{
-    BadId, Cents, Claim, ClaimId, Event, Flow, Identity, LimitBy, PaymentId, PoolChange, PoolId,
-    PoolState, PriceStep, Reclaim, Refund, RefundReason, ReleaseReason, RequestId, State, Supply,
-    Terms, Timestamp, UserId,
+    BadId, Cents, Claim, ClaimId, Event, Flow, Identity, Kind, LimitBy, PaymentId, PoolChange,
+    PoolId, PoolState, PriceStep, Reclaim, Refund, RefundReason, ReleaseReason, RequestId, State,
+    Supply, Terms, Timestamp, UserId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -65,6 +65,9 @@ pub(super) struct SaleLine {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TermsLine {
+    /// Left out, it is a sale.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kind: Option<String>,
     title: String,
     sku: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -89,6 +92,9 @@ struct TermsLine {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ClaimLine {
+    /// Left out, it is of a sale.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kind: Option<String>,
     id: String,
     user: String,
     identity: Option<String>,
@@ -228,6 +234,7 @@ impl TermsLine {
             Flow::Hold { hold_ms, pay_ms } => ("hold", Some(hold_ms), Some(pay_ms)),
         };
         Self {
+            kind: kind_word(terms.kind),
             title: terms.title.to_string(),
             sku: terms.sku.to_string(),
             stock,
@@ -255,6 +262,7 @@ impl TermsLine {
     fn terms(self) -> Result<Terms, String> {
         let step = |(after_sold, price)| PriceStep { after_sold, price: Cents::new(price) };
         let terms = Terms {
+            kind: kind(self.kind.as_deref())?,
             title: self.title.into(),
             sku: self.sku.into(),
             supply: match (self.stock, self.portions_cents) {
@@ -293,6 +301,7 @@ impl TermsLine {
 impl ClaimLine {
     fn of(claim: &Claim) -> Self {
         Self {
+            kind: kind_word(claim.kind),
             id: claim.id.to_string(),
             user: claim.user.to_string(),
             identity: claim.identity.as_ref().map(ToString::to_string),
@@ -314,6 +323,7 @@ impl ClaimLine {
 
     fn claim(self) -> Result<Claim, String> {
         Ok(Claim {
+            kind: kind(self.kind.as_deref())?,
             id: claim_id(&self.id)?,
             user: id(&self.user, UserId::new)?,
             identity: self.identity.map(|text| id(&text, Identity::new)).transpose()?,
@@ -332,6 +342,15 @@ impl ClaimLine {
             reason: self.reason.map(|text| word(&text, ReleaseReason::from_word)).transpose()?,
         })
     }
+}
+
+/// Files of sales stay as they were before there were other kinds.
+fn kind_word(kind: Kind) -> Option<String> {
+    (kind != Kind::Sale).then(|| kind.as_str().to_owned())
+}
+
+fn kind(text: Option<&str>) -> Result<Kind, String> {
+    text.map_or(Ok(Kind::Sale), |text| word(text, Kind::from_word))
 }
 
 fn claim_id(text: &str) -> Result<ClaimId, String> {

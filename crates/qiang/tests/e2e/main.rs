@@ -26,6 +26,7 @@ mod openapi;
 mod operations;
 mod orders;
 mod other_origins;
+mod packets;
 mod payments;
 mod records;
 mod repeats;

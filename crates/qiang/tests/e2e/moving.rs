@@ -83,6 +83,52 @@ async fn seen(place: &Place<'_>, process: &Process, sales: &[&str], ids: &[Strin
     all
 }
 
+/// A sale and a packet, as an export writes them: one of three portions was taken.
+const SALE_AND_PACKET: &str = r#"{"qiang_export":2}
+{"sale":{"id":"71","version":1,"change":"opened","total":2,"closed_at":null,"at":"2026-01-01T00:00:00.000Z","terms":{"title":"Goods","sku":"goods","stock":2,"limit_per_user":1,"limit_by":"user","price_cents":9900,"price_steps":[],"opens_at":"2026-01-01T00:00:00.000Z","closes_at":null,"flow":"order","hold_ms":null,"pay_ms":60000,"reclaim":"allowed","buckets":1}}}
+{"sale":{"id":"72","version":1,"change":"opened","total":3,"closed_at":null,"at":"2026-01-01T00:00:00.000Z","terms":{"kind":"packet","title":"Packet","sku":"packet","portions_cents":[5,3,2],"limit_per_user":1,"limit_by":"user","price_cents":0,"price_steps":[],"opens_at":"2026-01-01T00:00:00.000Z","closes_at":null,"flow":"instant","hold_ms":null,"pay_ms":null,"reclaim":"allowed","buckets":1}}}
+{"claim":{"kind":"packet","id":"72-1","user":"ann","identity":null,"request":null,"quantity":1,"unit_price_cents":5,"portion":0,"state":"paid","version":1,"created_at":"2026-01-01T00:00:01.000Z","changed_at":"2026-01-01T00:00:01.000Z","hold_until":null,"pay_by":null,"payment":null,"replaces":null,"reason":null}}
+{"sales":2,"claims":1,"refunds":0}
+"#;
+
+/// A packet moves along, and is no sale there either.
+async fn a_packet_moves(engine: Option<String>) {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("in.jsonl"), SALE_AND_PACKET).expect("written");
+    let place = Place { folder: folder.path(), data: "one", engine };
+    place.does(&["import", "in.jsonl"]);
+    let process = place.serve();
+    let mut boss = place.person(&process, "boss", "admin").await;
+    let listed = boss.get("/sales").await.ok(200);
+    let ids: Vec<_> =
+        listed["sales"].as_array().expect("a list").iter().map(|s| &s["id"]).collect();
+    assert_eq!(ids, ["71"]);
+    boss.get("/sales/72").await.problem(404, "no_such_sale");
+    boss.get("/claims/72-1").await.problem(404, "no_such_claim");
+    let audit = boss.get("/admin/audit").await.ok(200);
+    assert_eq!([&audit["ok"], &audit["sales"]], [&json!(true), &json!(1)]);
+    assert!(process.terminate().0.success());
+    place.does(&["export", "out.jsonl"]);
+    let moved = std::fs::read_to_string(folder.path().join("out.jsonl")).expect("it was written");
+    let of_packet = |file: &str| -> Vec<Value> {
+        let lines = file.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        lines.filter(|line| line["sale"]["id"] == "72" || line["claim"]["id"] == "72-1").collect()
+    };
+    assert_eq!(of_packet(&moved), of_packet(SALE_AND_PACKET));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_packet_moves_to_a_journal_and_out_of_it() {
+    a_packet_moves(None).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_packet_moves_to_redis_and_out_of_it() {
+    let Some(url) = shared::redis() else { return };
+    let prefix = format!("packet-{}", std::process::id());
+    a_packet_moves(Some(format!("{url}?prefix={prefix}&partitions=8"))).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_sales_move_to_redis_and_back() {
     let Some(url) = shared::redis() else { return };

@@ -10,8 +10,9 @@ use qiang::config::{Config, Sources};
 use qiang::secrets::Secrets;
 use qiang::server::Server;
 use qiang::token::{Principal, Role};
-use qiang_core::{Identity, Timestamp, UserId};
+use qiang_core::{ClaimRequest, Command, Identity, Kind, Outcome, PoolId, Timestamp, UserId};
 use qiang_engine::ManualClock;
+use qiang_testkit::contract;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -130,6 +131,18 @@ impl Shop {
         let body = changed(&terms_of(stock), &terms);
         let sale = self.admin().await.post("/sales", body).await.ok(201);
         sale["id"].as_str().expect("an id").to_owned()
+    }
+
+    /// Opens a packet of three portions, of which `taker` has the first. No route does that yet.
+    pub(crate) async fn packet(&self, id: u64, taker: &str) {
+        let (engine, pool) = (&self.server.app.engine, PoolId::new(id).expect("positive"));
+        let terms = Arc::new(contract::packet_of(&[5, 3, 2]));
+        let opened = engine.ask(Command::Open { pool, terms }).await.expect("the engine works");
+        assert!(matches!(opened.into_pool(), Outcome::Done(_)));
+        let wish = contract::wish(pool, taker, None);
+        let wish = ClaimRequest { kind: Kind::Packet, ..wish };
+        let taken = engine.ask(Command::Claim(wish)).await.expect("the engine works");
+        assert!(matches!(taken.into_claim(), Outcome::Done(_)));
     }
 
     /// A sale as everybody sees it.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use qiang_core::{
-    Cents, Claim, ClaimId, Event, Flow, LimitBy, PaymentId, PoolChange, PoolId, PoolState,
+    Cents, Claim, ClaimId, Event, Flow, Kind, LimitBy, PaymentId, PoolChange, PoolId, PoolState,
     PriceStep, Reclaim, Refund, RefundReason, ReleaseReason, RequestId, State, Supply, Terms,
     Timestamp, UserId,
 };
@@ -135,6 +135,7 @@ pub(crate) fn payment(id: &str) -> PaymentId {
 
 pub(crate) fn terms(flow: Flow) -> Terms {
     Terms {
+        kind: Kind::Sale,
         title: "茅台 53° 500 ml".into(),
         sku: "MT-53".into(),
         supply: Supply::Units(1_000),
@@ -213,6 +214,7 @@ pub(crate) fn granted(pool: &PoolState, number: u32, name: &str) -> Claim {
         Supply::Portions(cut) => (Some(number - 1), cut[number as usize - 1]),
     };
     Claim {
+        kind: pool.terms.kind,
         id: claim_id(pool.id, number),
         user: user(name),
         identity: None,

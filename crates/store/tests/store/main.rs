@@ -10,6 +10,7 @@ mod mending;
 mod migrating;
 mod opening;
 mod outages;
+mod packets;
 mod payments_of_two_sales;
 mod positions;
 mod refunds_settle_once;

@@ -138,7 +138,9 @@ impl Restore<'_> {
         }
         all.push(state);
         if head {
-            let mut list = self.put(cell.partition, &keys.meta, &keys.pools, "ZADD");
+            let prefix = &self.engine.place().prefix;
+            let pools = PartitionKeys::pools(prefix, cell.partition, terms.kind);
+            let mut list = self.put(cell.partition, &keys.meta, &pools, "ZADD");
             list.arg(first.at.millis()).arg(pool.get());
             all.push(list);
             for state in &record.history {

@@ -4,9 +4,16 @@ local function view(kind)
     if not state then
         return { REFUSED, 'no_such_pool' }
     end
+    -- Of a pool of portions, which of them nobody has: all from `fresh` on, and these.
+    local returned = {}
+    if rules.portions > 0 then
+        for i, place in ipairs(redis.call('ZRANGE', RETURNED, 0, -1)) do
+            returned[i] = tonumber(place)
+        end
+    end
     return { kind, state.version, state.total, state.available, state.held, state.ordered,
         state.paid, state.claims - state.skipped, state.payments, state.opened_at,
-        state.closed_at, state.cleared, redis.call('HGET', POOL, 'terms') }
+        state.closed_at, state.cleared, redis.call('HGET', POOL, 'terms'), state.fresh, returned }
 end
 
 -- Only the first bucket speaks for the pool as a whole.

@@ -9,11 +9,12 @@
 local stored = redis.call('HMGET', POOL, 'rules', 'state')
 local rules, state
 
+-- Pools that were opened before there were packets do not say whether they are one.
 local function read_rules(packed)
     local r = unpack_value(packed)
     return { limit = r[1], by_identity = r[2], price = r[3], steps = r[4], opens = r[5],
         closes = r[6], flow = r[7], hold_ms = r[8], pay_ms = r[9], never = r[10],
-        portions = r[11], bucket = r[12], buckets = r[13] }
+        portions = r[11], bucket = r[12], buckets = r[13], packet = r[14] or 0 }
 end
 
 -- Of an opening that was carried out in part there may be rules and no state: there is no such pool.

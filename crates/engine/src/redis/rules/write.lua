@@ -66,6 +66,10 @@ local function write_all()
         for i = 1, #events do
             parts[i * 2 - 1], parts[i * 2] = 'events', events[i]
         end
+        -- An entry without a kind is of a sale.
+        if rules.packet == 1 then
+            parts[#parts + 1], parts[#parts + 2] = 'kind', 'packet'
+        end
         write('XADD', LOG, seq .. '-0', 'pool', pool_id, 'count', logged, unpack(parts))
     end
 end
@@ -111,7 +115,7 @@ if ready then
         -- Of what costs something; whoever reads this knows what that changes.
         local first, hold_until, pay_by = first_state(1)
         grants = { first, hold_until, pay_by, rules.by_identity, rules.closes, state.claims,
-            rules.buckets, state.skipped }
+            rules.buckets, state.skipped, rules.packet }
         available = state.available
         -- Whoever remembers that nothing is left must know when that may change.
         if available == 0 then

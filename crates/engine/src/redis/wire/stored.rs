@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use qiang_core::{
-    Cents, Claim, ClaimId, Event, Identity, PaymentId, PoolChange, PoolId, PoolState, Refund,
+    Cents, Claim, ClaimId, Event, Identity, Kind, PaymentId, PoolChange, PoolId, PoolState, Refund,
     RefundReason, ReleaseReason, RequestId, State, Terms, Timestamp, UserId,
 };
 
@@ -28,9 +28,16 @@ const EVENT_RUN: i64 = 4;
 const EVENT_MOVE: i64 = 5;
 const KEPT_CHANGE: i64 = 6;
 
+/// Which pool something is read of. Claims and events do not say it themselves: it stands beside them.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::redis) struct Of {
+    pub(in crate::redis) pool: PoolId,
+    pub(in crate::redis) kind: Kind,
+}
+
 /// One claim.
-pub(in crate::redis) fn read_claim(pool: PoolId, bytes: &[u8]) -> Result<Claim> {
-    let one = <[Claim; 1]>::try_from(read_claims_of(pool, bytes)?);
+pub(in crate::redis) fn read_claim(of: Of, bytes: &[u8]) -> Result<Claim> {
+    let one = <[Claim; 1]>::try_from(read_claims_of(of, bytes)?);
     one.map(|[claim]| claim).map_err(|_| Unpackable::new("one claim"))
 }
 
@@ -70,11 +77,11 @@ impl Change {
 }
 
 /// What lies in a field of the claims.
-pub(in crate::redis) fn read_kept(pool: PoolId, bytes: &[u8]) -> Result<Kept> {
+pub(in crate::redis) fn read_kept(of: Of, bytes: &[u8]) -> Result<Kept> {
     let mut from = Unpacker::new(bytes);
     from.list()?;
     if from.int()? != KEPT_CHANGE {
-        return read_claims_of(pool, bytes).map(Kept::Claims);
+        return read_claims_of(of, bytes).map(Kept::Claims);
     }
     Ok(Kept::Change(Change {
         state: state(&mut from)?,
@@ -106,9 +113,9 @@ pub(in crate::redis) fn pack_changed(claim: &Claim, replaced_by: u32) -> Vec<u8>
 }
 
 /// The claims that lie in one field: one, or a run of them.
-fn read_claims_of(pool: PoolId, bytes: &[u8]) -> Result<Vec<Claim>> {
+fn read_claims_of(of: Of, bytes: &[u8]) -> Result<Vec<Claim>> {
     let mut events = Vec::new();
-    read_events(pool, bytes, &mut events)?;
+    read_events(of, bytes, &mut events)?;
     let claim = |event| match event {
         Event::Claim(claim) => Ok(claim),
         Event::Pool(_) | Event::Refund(_) => Err(Unpackable::new("a claim")),
@@ -118,7 +125,7 @@ fn read_claims_of(pool: PoolId, bytes: &[u8]) -> Result<Vec<Claim>> {
 
 pub(in crate::redis) fn read_refund(pool: PoolId, bytes: &[u8]) -> Result<Refund> {
     let mut events = Vec::new();
-    read_events(pool, bytes, &mut events)?;
+    read_events(Of { pool, kind: Kind::Sale }, bytes, &mut events)?;
     match events.pop() {
         Some(Event::Refund(refund)) => Ok(refund),
         _ => Err(Unpackable::new("a refund")),
@@ -126,19 +133,20 @@ pub(in crate::redis) fn read_refund(pool: PoolId, bytes: &[u8]) -> Result<Refund
 }
 
 /// All events of one entry of the log.
-pub(in crate::redis) fn read_events(pool: PoolId, bytes: &[u8], to: &mut Vec<Event>) -> Result<()> {
+pub(in crate::redis) fn read_events(of: Of, bytes: &[u8], to: &mut Vec<Event>) -> Result<()> {
     let mut from = Unpacker::new(bytes);
     while !from.is_empty() {
-        read_event(pool, &mut from, to)?;
+        read_event(of, &mut from, to)?;
     }
     Ok(())
 }
 
-fn read_event(pool: PoolId, from: &mut Unpacker<'_>, to: &mut Vec<Event>) -> Result<()> {
+fn read_event(of: Of, from: &mut Unpacker<'_>, to: &mut Vec<Event>) -> Result<()> {
+    let pool = of.pool;
     let fields = from.list()?;
     match from.int()? {
         EVENT_CLAIM => {
-            to.push(Event::Claim(read_claim_fields(pool, from)?));
+            to.push(Event::Claim(read_claim_fields(of, from)?));
             if fields > CLAIM_FIELDS {
                 // Which claim stands in its place: the script's own affair.
                 from.int()?;
@@ -159,7 +167,7 @@ fn read_event(pool: PoolId, from: &mut Unpacker<'_>, to: &mut Vec<Event>) -> Res
             let (order, amount, at) = (ClaimId { pool, number }, joined(high, low), time(from)?);
             to.push(Event::Refund(Refund { order, payment, amount, reason, at }));
         }
-        EVENT_RUN => read_run(pool, from, to)?,
+        EVENT_RUN => read_run(of, from, to)?,
         EVENT_MOVE => {
             // Units went from one bucket to another, or arrived there. The sale as a whole has as many
             // as before, so that nobody outside of the engine has to hear of it.
@@ -173,7 +181,7 @@ fn read_event(pool: PoolId, from: &mut Unpacker<'_>, to: &mut Vec<Event>) -> Res
 }
 
 /// Fresh claims that are alike, numbered one behind the other.
-fn read_run(pool: PoolId, from: &mut Unpacker<'_>, to: &mut Vec<Event>) -> Result<()> {
+fn read_run(of: Of, from: &mut Unpacker<'_>, to: &mut Vec<Event>) -> Result<()> {
     let (mut number, step): (u32, u32) = (from.number()?, from.number()?);
     let (unit_price, portion) = (Cents::new(from.int()?), number_or_none(from)?);
     let (state, created_at) = (state(from)?, time(from)?);
@@ -181,7 +189,8 @@ fn read_run(pool: PoolId, from: &mut Unpacker<'_>, to: &mut Vec<Event>) -> Resul
     let mut own = Unpacker::new(from.bytes()?);
     while !own.is_empty() {
         to.push(Event::Claim(Claim {
-            id: ClaimId { pool, number },
+            kind: of.kind,
+            id: ClaimId { pool: of.pool, number },
             user: id(&mut own, UserId::new)?,
             request: id_or_none(&mut own, RequestId::new)?,
             identity: id_or_none(&mut own, Identity::new)?,
@@ -203,9 +212,10 @@ fn read_run(pool: PoolId, from: &mut Unpacker<'_>, to: &mut Vec<Event>) -> Resul
     Ok(())
 }
 
-fn read_claim_fields(pool: PoolId, from: &mut Unpacker<'_>) -> Result<Claim> {
+fn read_claim_fields(of: Of, from: &mut Unpacker<'_>) -> Result<Claim> {
     Ok(Claim {
-        id: ClaimId { pool, number: from.number()? },
+        kind: of.kind,
+        id: ClaimId { pool: of.pool, number: from.number()? },
         user: id(from, UserId::new)?,
         request: id_or_none(from, RequestId::new)?,
         identity: id_or_none(from, Identity::new)?,

@@ -384,3 +384,16 @@ async fn a_person_with_telnet_gets_along() {
     assert_eq!(nobody.ask("QUIT").await, json!("+OK"), "leaving needs no password");
     assert_eq!(nobody.rest().await, [] as [Value; 0]);
 }
+
+#[tokio::test]
+async fn a_packet_is_no_sale() {
+    let shop = open().await;
+    shop.packet(72, "ann").await;
+    let mut client = backend(&shop).await;
+    assert_eq!(client.ask("CLAIM 72 bob").await, json!([0, "no_such_sale"]));
+    assert_eq!(client.ask("POOL 72").await, Value::Null);
+    assert_eq!(client.ask("SHOW 72-1").await, Value::Null);
+    assert_eq!(client.ask("ORDER 72-1").await, json!([0, "no_such_claim"]));
+    assert_eq!(client.ask("RELEASE 72-1").await, json!([0, "no_such_claim"]));
+    assert_eq!(client.ask("PAY 72-1 p-1 5").await, json!([0, "no_such_order"]));
+}

@@ -1,8 +1,7 @@
 //! Terms that cannot be kept are found, field by field.
 
-use qiang_core::{Cents, PriceStep, Supply, Terms};
-
-use super::script::terms;
+use qiang_core::{Cents, Kind, PriceStep, Supply, Terms};
+use qiang_testkit::rules::terms;
 
 #[track_caller]
 fn fault(words: &str) -> String {
@@ -59,6 +58,19 @@ fn every_field_has_its_bounds() {
     for (words, wanted) in table {
         assert_eq!(fault(words), wanted, "{words}");
     }
+}
+
+#[test]
+fn a_packet_is_portions_that_are_given_away() {
+    let packet = |words: &str| {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        found(&Terms { kind: Kind::Packet, ..terms(&words) })
+    };
+    assert_eq!(packet("portions=5,1"), "fine");
+    assert_eq!(packet("portions=5,1 limit=2 by=identity closes=9"), "fine");
+    assert_eq!(packet("units=3"), "portions are what a packet consists of");
+    assert_eq!(packet("portions=5 flow=order(100)"), "flow of a packet must be instant");
+    assert_eq!(packet("portions=5 flow=hold(1,1)"), "flow of a packet must be instant");
 }
 
 #[test]

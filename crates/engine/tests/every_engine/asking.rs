@@ -4,38 +4,30 @@
 use std::sync::Arc;
 
 use qiang_core::{
-    Claim, ClaimId, ClaimRequest, Command, Event, Outcome, PayRequest, PoolId, PoolView,
+    Claim, ClaimId, ClaimRequest, Command, Event, Kind, Outcome, PayRequest, PoolId, PoolView,
     ReleaseReason, Reply, Settlement, Terms, Timestamp, UserId,
 };
-use qiang_engine::{Clock as _, Error, ManualClock};
+use qiang_engine::{Clock as _, Engine as Any, Error, ManualClock};
 use qiang_testkit::contract::Subject;
 
 /// An engine, and what tests ask it most.
 pub(crate) trait Asking: Sync {
-    fn ask(&self, command: Command) -> impl Future<Output = Result<Reply, Error>> + Send;
-
-    fn pool(&self, id: PoolId) -> impl Future<Output = Result<Option<PoolView>, Error>> + Send;
-
-    fn claim_view(&self, id: ClaimId) -> impl Future<Output = Result<Option<Claim>, Error>> + Send;
-
-    fn expire_due(&self) -> impl Future<Output = Result<(), Error>> + Send;
-
-    /// Everything in all logs.
-    fn events(&self) -> impl Future<Output = Vec<Event>> + Send;
+    /// The engine as the product has it.
+    fn any(&self) -> Any;
 
     fn open_pool(
         &self,
         pool: PoolId,
         terms: Arc<Terms>,
     ) -> impl Future<Output = Result<Outcome<PoolView>, Error>> + Send {
-        async move { Ok(self.ask(Command::Open { pool, terms }).await?.into_pool()) }
+        async move { Ok(self.any().ask(Command::Open { pool, terms }).await?.into_pool()) }
     }
 
     fn claim(
         &self,
         wish: ClaimRequest,
     ) -> impl Future<Output = Result<Outcome<Claim>, Error>> + Send {
-        async move { Ok(self.ask(Command::Claim(wish)).await?.into_claim()) }
+        async move { Ok(self.any().ask(Command::Claim(wish)).await?.into_claim()) }
     }
 
     fn order(
@@ -43,14 +35,14 @@ pub(crate) trait Asking: Sync {
         claim: ClaimId,
         by: Option<UserId>,
     ) -> impl Future<Output = Result<Outcome<Claim>, Error>> + Send {
-        async move { Ok(self.ask(Command::Order { claim, by }).await?.into_claim()) }
+        async move { Ok(self.any().ask(Command::Order { claim, by }).await?.into_claim()) }
     }
 
     fn pay(
         &self,
         pay: PayRequest,
     ) -> impl Future<Output = Result<Outcome<Settlement>, Error>> + Send {
-        async move { Ok(self.ask(Command::Pay(pay)).await?.into_settlement()) }
+        async move { Ok(self.any().ask(Command::Pay(pay)).await?.into_settlement()) }
     }
 
     fn release(
@@ -59,15 +51,15 @@ pub(crate) trait Asking: Sync {
         by: Option<UserId>,
         reason: ReleaseReason,
     ) -> impl Future<Output = Result<Outcome<Claim>, Error>> + Send {
-        async move { Ok(self.ask(Command::Release { claim, by, reason }).await?.into_claim()) }
+        async move { Ok(self.any().ask(Command::Release { claim, by, reason }).await?.into_claim()) }
     }
 
     fn close(&self, pool: PoolId) -> impl Future<Output = Result<Outcome<PoolView>, Error>> + Send {
-        async move { Ok(self.ask(Command::Close { pool }).await?.into_pool()) }
+        async move { Ok(self.any().ask(Command::Close { pool }).await?.into_pool()) }
     }
 
     fn clear(&self, pool: PoolId) -> impl Future<Output = Result<Outcome<PoolView>, Error>> + Send {
-        async move { Ok(self.ask(Command::Clear { pool }).await?.into_pool()) }
+        async move { Ok(self.any().ask(Command::Clear { pool }).await?.into_pool()) }
     }
 }
 
@@ -85,6 +77,21 @@ pub(crate) async fn granted(engine: &impl Asking, wish: ClaimRequest) -> Claim {
     }
 }
 
+/// All pools, and all claims that are in the engine.
+pub(crate) async fn everything(engine: &impl Asking) -> (Vec<PoolView>, Vec<Claim>) {
+    let (engine, mut pools, mut claims) = (engine.any(), Vec::new(), Vec::new());
+    for kind in Kind::ALL {
+        pools.extend(engine.pools(kind, 0, 100).await.expect("they can be read"));
+    }
+    for pool in &pools {
+        for number in 1..=pool.claims {
+            let id = ClaimId { pool: pool.id, number };
+            claims.extend(engine.claim_view(id).await.expect("it can be read"));
+        }
+    }
+    (pools, claims)
+}
+
 /// An engine with a clock that only the test moves.
 pub(crate) struct Subjected<E> {
     pub(crate) engine: E,
@@ -95,23 +102,41 @@ impl<E: Asking> Subject for Subjected<E> {
     type Error = Error;
 
     async fn ask(&self, command: Command) -> Result<Reply, Error> {
-        self.engine.ask(command).await
+        self.engine.any().ask(command).await
     }
 
     async fn pool(&self, id: PoolId) -> Result<Option<PoolView>, Error> {
-        self.engine.pool(id).await
+        self.engine.any().pool(id).await
     }
 
     async fn claim(&self, id: ClaimId) -> Result<Option<Claim>, Error> {
-        self.engine.claim_view(id).await
+        self.engine.any().claim_view(id).await
+    }
+
+    async fn pools(&self, kind: Kind) -> Result<Vec<PoolView>, Error> {
+        self.engine.any().pools(kind, 0, usize::MAX >> 1).await
     }
 
     async fn events(&self) -> Result<Vec<Event>, Error> {
-        Ok(self.engine.events().await)
+        let engine = self.engine.any();
+        let (mut log, mut all) = (engine.log(), Vec::new());
+        for partition in 0..engine.partitions() {
+            let mut after = 0;
+            loop {
+                let read = log.read(partition, after, 1_000).await;
+                let (events, through) = read.expect("the log can be read");
+                all.extend(events);
+                if through == after {
+                    break;
+                }
+                after = through;
+            }
+        }
+        Ok(all)
     }
 
     async fn set_time(&self, now: Timestamp) -> Result<(), Error> {
         self.clock.advance_millis(now.millis() - self.clock.now().millis());
-        self.engine.expire_due().await
+        self.engine.any().expire_due().await
     }
 }

@@ -1,25 +1,18 @@
 //! The ways of a claim after its grant, and deadlines to the millisecond.
 
-use super::script::check;
+use super::rules;
 
-#[test]
-fn instant_is_paid_at_once_and_for_good() {
-    check(
-        "
+rules! {
+    fn instant_is_paid_at_once_and_for_good "
         pool 1: units=3
         ann claims         -> #1 ann x1 @100 paid
         ann orders 1       -> again: #1 ann x1 @100 paid
         ann gives up 1     -> no: already_paid
         @99999999
         stock              -> 2 of 3 left, 1 paid
-        ",
-    );
-}
+    "
 
-#[test]
-fn an_order_is_paid_in_time() {
-    check(
-        "
+    fn an_order_is_paid_in_time "
         pool 1: units=3 flow=order(100)
         @10
         ann claims         -> #1 ann x1 @100 ordered until 110
@@ -29,14 +22,9 @@ fn an_order_is_paid_in_time() {
         @110
         claim 1            -> #1 ann x1 @100 paid by P1
         ann gives up 1     -> no: already_paid
-        ",
-    );
-}
+    "
 
-#[test]
-fn an_order_runs_out_exactly_at_its_time() {
-    check(
-        "
+    fn an_order_runs_out_exactly_at_its_time "
         pool 1: units=3 flow=order(100)
         @10
         ann claims 1  -> #1 ann x1 @100 ordered until 110
@@ -46,14 +34,9 @@ fn an_order_runs_out_exactly_at_its_time() {
         stock         -> 3 of 3 left
         @111
         ann orders 1  -> no: released
-        ",
-    );
-}
+    "
 
-#[test]
-fn a_hold_is_ordered_then_paid() {
-    check(
-        "
+    fn a_hold_is_ordered_then_paid "
         pool 1: units=3 flow=hold(50,100)
         ann claims         -> #1 ann x1 @100 held until 50
         P1 pays 100 for 1  -> no: not_ordered
@@ -65,14 +48,9 @@ fn a_hold_is_ordered_then_paid() {
         P1 pays 100 for 1  -> #1 ann x1 @100 paid by P1
         @149
         stock              -> 2 of 3 left, 1 paid
-        ",
-    );
-}
+    "
 
-#[test]
-fn a_hold_without_an_order_runs_out_exactly_at_its_time() {
-    check(
-        "
+    fn a_hold_without_an_order_runs_out_exactly_at_its_time "
         pool 1: units=3 flow=hold(50,100)
         ann claims         -> #1 ann x1 @100 held until 50
         @49
@@ -80,14 +58,9 @@ fn a_hold_without_an_order_runs_out_exactly_at_its_time() {
         ann orders 1       -> no: released
         P1 pays 100 for 1  -> no: not_ordered
         stock              -> 3 of 3 left
-        ",
-    );
-}
+    "
 
-#[test]
-fn an_ordered_hold_runs_out_at_the_second_time_only() {
-    check(
-        "
+    fn an_ordered_hold_runs_out_at_the_second_time_only "
         pool 1: units=3 flow=hold(50,100)
         ann claims    -> #1 ann x1 @100 held until 50
         @30
@@ -97,14 +70,9 @@ fn an_ordered_hold_runs_out_at_the_second_time_only() {
         @130          -> #1 ann x1 @100 released pay_expired
         @500
         stock         -> 3 of 3 left
-        ",
-    );
-}
+    "
 
-#[test]
-fn what_was_given_up_does_not_run_out_as_well() {
-    check(
-        "
+    fn what_was_given_up_does_not_run_out_as_well "
         pool 1: units=3 limit=3 flow=hold(50,100)
         ann claims 2    -> #1 ann x2 @100 held until 50
         ann gives up 1  -> #1 ann x2 @100 released gave_up
@@ -116,14 +84,9 @@ fn what_was_given_up_does_not_run_out_as_well() {
         ann gives up 2  -> #2 ann x2 @100 released gave_up
         @1000
         stock           -> 3 of 3 left
-        ",
-    );
-}
+    "
 
-#[test]
-fn several_run_out_in_the_order_of_their_deadlines() {
-    check(
-        "
+    fn several_run_out_in_the_order_of_their_deadlines "
         pool 1: units=9 flow=order(100)
         pool 2: units=9 flow=hold(20,100)
         ann claims       -> #1 ann x1 @100 ordered until 100
@@ -133,14 +96,9 @@ fn several_run_out_in_the_order_of_their_deadlines() {
         cyd claims in=2  -> #1 cyd x1 @100 held until 100
         dan claims in=2  -> #2 dan x1 @100 held until 100
         @131  -> #1 ann x1 @100 released pay_expired; #1 cyd x1 @100 released hold_expired; #2 dan x1 @100 released hold_expired; #2 bob x1 @100 released pay_expired
-        ",
-    );
-}
+    "
 
-#[test]
-fn a_claim_outlives_the_closing_of_its_pool() {
-    check(
-        "
+    fn a_claim_outlives_the_closing_of_its_pool "
         pool 1: units=9 flow=hold(50,100) closes=40
         ann claims         -> #1 ann x1 @100 held until 50
         bob claims         -> #2 bob x1 @100 held until 50
@@ -149,6 +107,5 @@ fn a_claim_outlives_the_closing_of_its_pool() {
         ann orders 1       -> #1 ann x1 @100 ordered until 140
         @50                -> #2 bob x1 @100 released hold_expired
         P1 pays 100 for 1  -> #1 ann x1 @100 paid by P1
-        ",
-    );
+    "
 }

@@ -1,13 +1,9 @@
 //! What goes wrong elsewhere, and must not here: the lines that the rules alone answer for.
 
-use qiang_core::Event;
+use super::rules;
 
-use super::script::check;
-
-#[test]
-fn p01_every_event_names_its_pool() {
-    let table = check(
-        "
+rules! {
+    fn p01_every_event_names_its_pool "
         pool 1: units=3 flow=hold(50,100)
         ann claims
         pool 2: units=3 flow=order(100)
@@ -16,16 +12,11 @@ fn p01_every_event_names_its_pool() {
         P1 pays 100 for 2-1  -> #1 bob x1 @100 paid by P1
         P2 pays 1 for 1      -> refund 1 of P2 for #1 amount_mismatch
         close in=2
-        ",
-    );
-    let pools: Vec<u64> = table.events.iter().map(|event| event.pool().get()).collect();
-    assert_eq!(pools, [1, 1, 2, 2, 1, 2, 1, 2]);
-}
+        events       -> pool_opened, claim_granted, claim_ordered, refund_due
+        events in=2  -> pool_opened, claim_granted, claim_paid, pool_closed
+    "
 
-#[test]
-fn p02_numbers_are_never_used_twice() {
-    let table = check(
-        "
+    fn p02_numbers_are_never_used_twice "
         pool 1: units=1 flow=order(100)
         ann claims         -> #1 ann x1 @100 ordered until 100
         ann gives up 1
@@ -36,23 +27,9 @@ fn p02_numbers_are_never_used_twice() {
         clear
         pool 1: units=1 flow=order(100)  -> no: pool_exists
         pool 1: units=9                  -> no: pool_exists
-        ",
-    );
-    let granted: Vec<u32> = table
-        .events
-        .iter()
-        .filter_map(|event| match event {
-            Event::Claim(claim) if claim.version == 1 => Some(claim.id.number),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(granted, [1, 2, 3]);
-}
+    "
 
-#[test]
-fn p07_a_release_happens_once() {
-    let table = check(
-        "
+    fn p07_a_release_happens_once "
         pool 1: units=5 limit=2 flow=order(100)
         ann claims 2    -> #1 ann x2 @100 ordered until 100
         bob claims 2    -> #2 bob x2 @100 ordered until 100
@@ -62,16 +39,10 @@ fn p07_a_release_happens_once() {
         @100            -> #2 bob x2 @100 released pay_expired
         bob gives up 2  -> again: #2 bob x2 @100 released pay_expired
         stock           -> 5 of 5 left
-        ",
-    );
-    let released = table.events.iter().filter(|event| event.kind() == "claim_released").count();
-    assert_eq!(released, 2);
-}
+        events          -> pool_opened, claim_granted, claim_granted, claim_released, claim_released
+    "
 
-#[test]
-fn p08_a_limit_lives_as_long_as_the_pool() {
-    check(
-        "
+    fn p08_a_limit_lives_as_long_as_the_pool "
         pool 1: units=9 limit=1
         pool 2: units=9 limit=1 flow=hold(300000,1800000)
         ann claims       -> #1 ann x1 @100 paid
@@ -85,14 +56,9 @@ fn p08_a_limit_lives_as_long_as_the_pool() {
         @99999999999
         ann claims       -> no: already_claimed #1
         bob claims in=2  -> no: already_claimed #1
-        ",
-    );
-}
+    "
 
-#[test]
-fn p09_two_deadlines_give_a_unit_back_once() {
-    let table = check(
-        "
+    fn p09_two_deadlines_give_a_unit_back_once "
         pool 1: units=3 limit=1 flow=hold(50,100)
         ann claims    -> #1 ann x1 @100 held until 50
         @49
@@ -107,27 +73,16 @@ fn p09_two_deadlines_give_a_unit_back_once() {
         stock         -> 3 of 3 left
         @99999
         stock         -> 3 of 3 left
-        ",
-    );
-    let released = table.events.iter().filter(|event| event.kind() == "claim_released").count();
-    assert_eq!(released, 2);
-}
+        events        -> pool_opened, claim_granted, claim_ordered, claim_released, claim_granted, claim_released
+    "
 
-#[test]
-fn p10_a_claim_can_be_read_the_moment_it_was_granted() {
-    check(
-        "
+    fn p10_a_claim_can_be_read_the_moment_it_was_granted "
         pool 1: units=3 flow=hold(50,100)
         ann claims  -> #1 ann x1 @100 held until 50
         claim 1     -> #1 ann x1 @100 held until 50
-        ",
-    );
-}
+    "
 
-#[test]
-fn p11_opening_again_never_resets_the_stock() {
-    let table = check(
-        "
+    fn p11_opening_again_never_resets_the_stock "
         pool 1: units=2
         ann claims       -> #1 ann x1 @100 paid
         pool 1: units=2  -> again: 1 of 2 left, 1 paid
@@ -136,15 +91,10 @@ fn p11_opening_again_never_resets_the_stock() {
         restock 3 req=a  -> 4 of 5 left, 1 paid
         restock 3 req=a  -> again: 4 of 5 left, 1 paid
         pool 1: units=2  -> again: 4 of 5 left, 1 paid
-        ",
-    );
-    assert_eq!(table.events.len(), 3, "opened, granted, restocked");
-}
+        events           -> pool_opened, claim_granted, pool_restocked
+    "
 
-#[test]
-fn p14_a_refusal_leaves_no_trace() {
-    let table = check(
-        "
+    fn p14_a_refusal_leaves_no_trace "
         pool 1: units=1 limit=1 opens=10 closes=100
         ann claims    -> no: not_open_yet until 10
         @10
@@ -154,16 +104,10 @@ fn p14_a_refusal_leaves_no_trace() {
         bob claims    -> no: sold_out
         @100
         bob claims    -> no: closed
-        ",
-    );
-    let kinds: Vec<&str> = table.events.iter().map(Event::kind).collect();
-    assert_eq!(kinds, ["pool_opened", "claim_granted"]);
-}
+        events        -> pool_opened, claim_granted
+    "
 
-#[test]
-fn p15_stock_never_goes_below_zero() {
-    check(
-        "
+    fn p15_stock_never_goes_below_zero "
         pool 1: units=3 limit=3 flow=order(100)
         ann claims 2       -> #1 ann x2 @100 ordered until 100
         bob claims 2       -> no: sold_out
@@ -173,14 +117,9 @@ fn p15_stock_never_goes_below_zero() {
         bob claims 2       -> #2 bob x2 @100 ordered until 200
         P1 pays 200 for 1  -> refund 200 of P1 for #1 late
         stock              -> 1 of 3 left, 2 ordered
-        ",
-    );
-}
+    "
 
-#[test]
-fn p19_a_duplicate_click_uses_no_stock() {
-    check(
-        "
+    fn p19_a_duplicate_click_uses_no_stock "
         pool 1: units=2 limit=1
         ann claims req=a  -> #1 ann x1 @100 paid
         ann claims req=a  -> again: #1 ann x1 @100 paid
@@ -189,14 +128,9 @@ fn p19_a_duplicate_click_uses_no_stock() {
         stock             -> 1 of 2 left, 1 paid
         bob claims        -> #2 bob x1 @100 paid
         ann claims        -> no: already_claimed #1
-        ",
-    );
-}
+    "
 
-#[test]
-fn p20_a_repeat_names_the_very_claim() {
-    check(
-        "
+    fn p20_a_repeat_names_the_very_claim "
         pool 1: units=9 limit=3 flow=order(100)
         ann claims req=a    -> #1 ann x1 @100 ordered until 100
         ann claims req=b    -> #2 ann x1 @100 ordered until 100
@@ -206,14 +140,9 @@ fn p20_a_repeat_names_the_very_claim() {
         bob claims req=a    -> #3 bob x1 @100 ordered until 100
         P1 pays 100 for 1   -> #1 ann x1 @100 paid by P1
         P1 pays 100 for 2   -> no: payment_conflict
-        ",
-    );
-}
+    "
 
-#[test]
-fn p21_money_after_expiry_is_never_lost() {
-    let table = check(
-        "
+    fn p21_money_after_expiry_is_never_lost "
         pool 1: units=1 flow=order(100)
         ann claims         -> #1 ann x1 @100 ordered until 100
         @100               -> #1 ann x1 @100 released pay_expired
@@ -224,28 +153,17 @@ fn p21_money_after_expiry_is_never_lost() {
         P2 pays 100 for 2  -> regranted #3 bob x1 @100 paid by P2 for #2
         P2 pays 100 for 2  -> again: regranted #3 bob x1 @100 paid by P2 for #2
         stock              -> 0 of 1 left, 1 paid
-        ",
-    );
-    let refunds = table.events.iter().filter(|event| event.kind() == "refund_due").count();
-    assert_eq!(refunds, 1, "owed once");
-}
+        events             -> pool_opened, claim_granted, claim_released, claim_granted, refund_due, claim_released, claim_granted
+    "
 
-#[test]
-fn p22_claims_of_one_user_are_summed() {
-    check(
-        "
+    fn p22_claims_of_one_user_are_summed "
         pool 1: units=9 limit=3
         ann claims 2  -> #1 ann x2 @100 paid
         ann claims 2  -> no: over_limit 2 of 3
         stock         -> 7 of 9 left, 2 paid
-        ",
-    );
-}
+    "
 
-#[test]
-fn p23_a_limit_is_per_person_over_all_orders_and_accounts() {
-    check(
-        "
+    fn p23_a_limit_is_per_person_over_all_orders_and_accounts "
         pool 1: units=9 limit=2 by=identity flow=order(100)
         a1 claims as=P     -> #1 a1 x1 @100 ordered until 100
         P1 pays 100 for 1  -> #1 a1 x1 @100 paid by P1
@@ -256,6 +174,5 @@ fn p23_a_limit_is_per_person_over_all_orders_and_accounts() {
         a3 claims as=P     -> #3 a3 x1 @100 ordered until 200
         P2 pays 100 for 2  -> refund 100 of P2 for #2 late
         a1 claims as=P     -> no: over_limit 2 of 2
-        ",
-    );
+    "
 }

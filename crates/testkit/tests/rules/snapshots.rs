@@ -2,41 +2,41 @@
 //! give the book again.
 
 use qiang_core::{Book, Event, SnapshotCursor};
-
-use super::script::{Table, check};
+use qiang_testkit::rules::{OnBook, Table};
 
 /// Begins a snapshot after `script`, writes it in parts of `max`, runs one line of `between`
 /// before each further part, and rebuilds the book from the parts and the log behind them.
-#[track_caller]
-fn rebuilt(script: &str, max: usize, between: &[&str]) -> (Table, Book) {
-    let mut table = check(script);
-    let base = table.events.len();
+async fn rebuilt(script: &str, max: usize, between: &[&str]) -> (OnBook, Book) {
+    let subject = OnBook::default();
+    let mut table = Table::new(&subject);
+    table.check("the beginning", script).await;
+    let base = subject.events_from(0).len();
     let (mut parts, mut cursor) = (Vec::new(), SnapshotCursor::default());
     let mut changes = between.iter();
     loop {
         let mut part: Vec<Event> = Vec::new();
-        let last = table.book.snapshot(&mut cursor, max, &mut |event| part.push(event.clone()));
+        let last = subject.book().snapshot(&mut cursor, max, &mut |event| part.push(event.clone()));
         assert!(last || !part.is_empty(), "every part brings the end nearer");
         parts.extend(part);
-        if let Some(line) = changes.next() {
-            table.go_on(line);
-        } else if last {
-            break;
+        let line = changes.next();
+        if let Some(line) = line {
+            table.go_on(line).await;
         }
         if last {
-            changes.by_ref().for_each(|line| table.go_on(line));
+            for line in changes {
+                table.go_on(line).await;
+            }
             break;
         }
     }
     let mut book = Book::new(9);
-    parts.iter().chain(&table.events[base..]).for_each(|event| book.store(event));
+    parts.iter().chain(&subject.events_from(base)).for_each(|event| book.store(event));
     book.settle();
-    (table, book)
+    (subject, book)
 }
 
-#[track_caller]
-fn assert_same(table: &Table, book: &Book) {
-    for pool in table.book.pools_from(0) {
+fn assert_same(subject: &OnBook, book: &Book) {
+    for pool in subject.book().pools() {
         let again = book.pool(pool.view().id).expect("it is in the snapshot or behind it");
         assert_eq!(again.view(), pool.view());
         for number in 1..=pool.view().claims {
@@ -53,10 +53,10 @@ const FOUR: &str = "
     dan claims
 ";
 
-#[test]
-fn what_changes_between_two_parts_is_in_the_log() {
+#[tokio::test]
+async fn what_changes_between_two_parts_is_in_the_log() {
     for max in 1..8 {
-        let (table, book) = rebuilt(
+        let (subject, book) = rebuilt(
             FOUR,
             max,
             &[
@@ -71,36 +71,38 @@ fn what_changes_between_two_parts_is_in_the_log() {
                 "P3 pays 100 for 2",
                 "close",
             ],
-        );
-        assert_same(&table, &book);
+        )
+        .await;
+        assert_same(&subject, &book);
     }
 }
 
-#[test]
-fn a_pool_cleared_between_two_parts_is_cleared() {
+#[tokio::test]
+async fn a_pool_cleared_between_two_parts_is_cleared() {
     for max in 1..8 {
-        let (table, book) = rebuilt(
+        let (subject, book) = rebuilt(
             FOUR,
             max,
             &["P0 pays 1 for 1", "@100", "fay claims", "P1 pays 100 for 5", "close", "clear"],
-        );
-        assert_same(&table, &book);
-        let cleared = book.pools_from(0).all(|pool| pool.view().cleared);
+        )
+        .await;
+        assert_same(&subject, &book);
+        let cleared = book.pools().all(|pool| pool.view().cleared);
         assert!(cleared);
     }
 }
 
-#[test]
-fn a_pool_cleared_within_a_part_is_cleared() {
+#[tokio::test]
+async fn a_pool_cleared_within_a_part_is_cleared() {
     // Everything at once, between the first part and the second.
     for max in 1..8 {
-        let (table, book) = rebuilt(
+        let (subject, book) = rebuilt(
             FOUR,
             max,
             &[
                 "@100; fay claims; P1 pays 100 for 5; P0 pays 1 for 5; close; clear; P1 returns 100 for 5",
             ],
-        );
-        assert_same(&table, &book);
+        ).await;
+        assert_same(&subject, &book);
     }
 }

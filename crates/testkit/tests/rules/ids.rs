@@ -4,11 +4,10 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use qiang_core::{
-    Book, Claim, ClaimRequest, Command, Event, Identity, Outcome, PoolId, Reply, RequestId,
+    Book, Claim, ClaimRequest, Command, Event, Identity, Kind, Outcome, PoolId, Reply, RequestId,
     Timestamp, UserId,
 };
-
-use super::script::terms;
+use qiang_testkit::rules::terms;
 
 fn claim(book: &mut Book, wish: ClaimRequest) -> Outcome<Claim> {
     let (command, now) = (Command::Claim(wish), Timestamp::from_millis(0));
@@ -31,6 +30,7 @@ fn the_longest_ids_are_kept_apart_and_whole() {
     // More text than one piece of memory holds.
     for number in 1..=2_000 {
         let wish = ClaimRequest {
+            kind: Kind::Sale,
             pool,
             user: UserId::new(&long("u", number, 64)).expect("64 bytes"),
             identity: Some(Identity::new(&long("i", number, 64)).expect("64 bytes")),
