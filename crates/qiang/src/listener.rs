@@ -26,7 +26,8 @@ const BACKLOG: u32 = 4_096;
 const SILENCE: Duration = Duration::from_secs(60);
 const PROBES: Duration = Duration::from_secs(15);
 
-/// What a client still says while it is being closed is thrown away: so long, and so much of it.
+/// Before a connection is closed we read and discard for at most this long and this many bytes, so that
+/// the peer sees our answer before the reset.
 const FAREWELL: Duration = Duration::from_secs(1);
 const FAREWELL_BYTES: usize = 4 << 20;
 

@@ -75,7 +75,7 @@ impl Shared {
     async fn run_lane(self: &Arc<Self>, cell: &Arc<Cell>, lane: usize) {
         let mut held = Held { shared: self, cell, lane, asks: 0 };
         loop {
-            // Whoever is about to ask gets along.
+            // Wait briefly so that more claims join this batch.
             tokio::task::yield_now().await;
             let batch: Vec<Waiting> = {
                 let mut line = cell.line();

@@ -103,9 +103,11 @@ end
 -- Lists of claims so far.
 local lists = 0
 
--- Claims, one after the other, in lists: whose quota each of them uses, '' if nobody's; user and
--- request, packed, '' without one, no list if nobody has one; its units, no list if all want one.
--- Then where each of them ends in the text that says what a run keeps of it.
+-- Claims, one after the other, as lists of equal length:
+--   names[i]  whose quota claim i uses; empty = nobody's
+--   keys[i]   user and request id, packed; empty = no request id. No list if no claim has one
+--   units[i]  how many units it wants. No list if every claim wants one
+--   ends[i]   where claim i ends in the text that a run keeps
 --
 -- Answers the price, the number of the first claim granted, and in order how many were granted for
 -- that price, numbered one behind the other, or what one of them is told instead.
