@@ -47,17 +47,15 @@ pub(super) fn merged(
         claims.insert(claim.id.number, claim);
     }
     for claim in redis.claims {
-        match claims.get(&claim.id.number) {
-            Some(known) if known.version == claim.version && *known != claim => {
-                conflicts.push(format!("claim {}: {}", claim.id, differences(known, &claim)));
-            }
-            Some(known) if known.version >= claim.version => {}
-            Some(known) if known.user != claim.user || known.created_at != claim.created_at => {
-                conflicts.push(format!("claim {}: {}", claim.id, differences(known, &claim)));
-            }
-            _ => {
-                claims.insert(claim.id.number, claim);
-            }
+        let Some(known) = claims.get(&claim.id.number) else {
+            claims.insert(claim.id.number, claim);
+            continue;
+        };
+        let is_another = known.user != claim.user || known.created_at != claim.created_at;
+        if is_another || (known.version == claim.version && *known != claim) {
+            conflicts.push(format!("claim {}: {}", claim.id, differences(known, &claim)));
+        } else if known.version < claim.version {
+            claims.insert(claim.id.number, claim);
         }
     }
     let mut refunds: Vec<Refund> = records.refunds;
@@ -112,6 +110,21 @@ mod tests {
             payment: Some(PaymentId::new(payment).expect("an id")),
             replaces: None,
             reason: None,
+        }
+    }
+
+    /// Redis forgot a claim and gave its number to somebody else.
+    #[test]
+    fn a_number_that_two_buyers_have_is_left_to_a_person_whichever_is_newer() {
+        let alice = paid(7, "p-1");
+        for version in [1, 2, 3] {
+            let bob = Claim { user: UserId::new("bob").expect("an id"), version, ..alice.clone() };
+            let records = PoolRecord { claims: vec![alice.clone()], ..Default::default() };
+            let redis = PoolRecord { claims: vec![bob], ..Default::default() };
+            let mut conflicts = Vec::new();
+            assert_eq!(merged(records, redis, &mut conflicts).claims, [alice.clone()]);
+            let told = "claim 1-7: the records say user alice";
+            assert!(conflicts.len() == 1 && conflicts[0].starts_with(told), "{conflicts:?}");
         }
     }
 
