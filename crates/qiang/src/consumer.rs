@@ -23,7 +23,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use qiang_core::Event;
 use qiang_engine::{Engine, Log, LogError, Stopwatch};
-use qiang_store::Store;
+use qiang_store::{Begin, Store};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -42,14 +42,15 @@ use crate::workers;
 pub trait Sink: std::fmt::Debug + Send + Sync + 'static {
     /// The name it is registered under.
     const NAME: &'static str;
+    /// Where it begins when it is new.
+    const BEGIN: Begin;
 
     /// Writes a batch and moves the position from `after` to `through`, in one transaction: by
     /// [`Store::advance`].
     fn write(&self, batch: &Batch<'_>) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Does what is to be done about events that no longer are in the log, and moves the position:
-    /// to `oldest` if they are not needed, or up to `end` after reading from the engine itself.
-    /// Says where it stands then.
+    /// Makes anew what would come of events that no longer are in the log, from what the engine
+    /// itself knows, and moves the position to `end`; says where it stands then.
     fn recover(&self, gap: &Gap<'_>) -> impl Future<Output = Result<u64, Error>> + Send;
 }
 
@@ -66,8 +67,8 @@ pub struct Batch<'a> {
     pub events: &'a [Event],
 }
 
-/// A log that does not reach back to where the consumer stands: it was just registered, or what it
-/// wrote was replaced by an older copy.
+/// A log that does not reach back to where the consumer stands: the consumer begins with a rebuild,
+/// what it wrote was replaced by an older copy, or a shared engine was repaired.
 #[derive(Debug, Clone, Copy)]
 pub struct Gap<'a> {
     /// The name of the log.
@@ -180,7 +181,7 @@ pub struct Consumer<S> {
 impl<S: Sink> Consumer<S> {
     /// Registers the sink, if need be, and stands where it stopped.
     pub async fn new(engine: Engine, store: Store, sink: S) -> Result<Self, Error> {
-        store.register_consumer(S::NAME).await?;
+        store.register_consumer(S::NAME, S::BEGIN).await?;
         let followers =
             (0..engine.partitions()).map(|partition| Follower::new(&engine, partition)).collect();
         let log = engine.log();

@@ -4,7 +4,7 @@ mod rebuild;
 
 use qiang_core::Event;
 use qiang_engine::Engine;
-use qiang_store::Store;
+use qiang_store::{Begin, Store};
 
 pub use self::rebuild::finish_journal;
 use crate::consumer::{Batch, Consumer, Error, Gap, Sink};
@@ -32,6 +32,7 @@ pub async fn catch_up(engine: &Engine, store: &Store) -> Result<u64, Error> {
 
 impl Sink for Records {
     const NAME: &'static str = qiang_store::RECORDS;
+    const BEGIN: Begin = Begin::WithARebuild;
 
     /// Claims of a bucket may come before their sale, which is told by the log of its first bucket,
     /// and that may wait for a sale of this log in turn; then the engine is asked.

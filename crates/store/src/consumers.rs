@@ -23,30 +23,59 @@ static POSITIONS: Table =
     Table { name: "consumer_positions", key: "consumer, log", fixed: "", changing: "seq" };
 
 static REGISTER: Insert = Insert::new(&CONSUMERS, Existing::IsAnError);
-static BEGIN: Insert = Insert::new(&POSITIONS, Existing::IsAnError);
+static START: Insert = Insert::new(&POSITIONS, Existing::IsAnError);
+
+/// Where a new consumer begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begin {
+    /// In each log with the first event that is sure to be there: what all others have passed may
+    /// be trimmed at any moment.
+    WithTheLogs,
+    /// At 0, whatever the logs still hold: it makes all that came before anew.
+    WithARebuild,
+}
 
 impl Store {
-    /// Registers a consumer, at position 0 of every log. From here on no log is trimmed before the
-    /// consumer has passed; where a log no longer reaches back to 0, the consumer finds out when it
-    /// reads, and begins at the oldest event or with a rebuild. Says whether it is new.
-    pub async fn register_consumer(&self, name: &str) -> Result<bool> {
+    /// Registers a consumer. From here on no log is trimmed before the consumer has passed. Says
+    /// whether it is new; one that is known stays where it is.
+    pub async fn register_consumer(&self, name: &str, begin: Begin) -> Result<bool> {
         let known = sql!([CONSUMERS] "SELECT {consumers} FROM consumers WHERE name = ?");
         let known = self.database.fetch_optional(known, &[name.into()]).await;
         if known.when(REGISTERING)?.is_some() {
             return Ok(false);
         }
-        match patiently!(self.try_to_register(name).await) {
+        match patiently!(self.try_to_register(name, begin).await) {
             // Somebody else did so at the same moment.
             Err(Error::Database { source, .. }) if source.is_duplicate() => Ok(false),
             done => done.map(|()| true),
         }
     }
 
-    async fn try_to_register(&self, name: &str) -> Result<()> {
+    async fn try_to_register(&self, name: &str, begin: Begin) -> Result<()> {
         let mut tx = self.begin().await?;
+        forget_positions(&mut tx, name).await?;
+        if begin == Begin::WithTheLogs {
+            // Nobody begins a log or moves in one until this is committed: whoever has asked for the
+            // floor before has not heard of more than what this consumer begins with.
+            for lock in [
+                sql!("SELECT name FROM consumers ORDER BY name {lock}"),
+                sql!("SELECT seq FROM consumer_positions ORDER BY consumer, log {lock}"),
+            ] {
+                tx.fetch_all(lock, &[]).await.when(REGISTERING)?;
+            }
+            let floors = sql!(
+                "SELECT MIN(consumer), log, MIN(seq) FROM consumer_positions
+                 WHERE consumer IN (SELECT name FROM consumers) GROUP BY log
+                 HAVING COUNT(*) = (SELECT COUNT(*) FROM consumers)"
+            );
+            for row in tx.fetch_all(floors, &[]).await.when(REGISTERING)? {
+                let (log, floor) = read(&row)?;
+                let values = [name.into(), log.as_str().into(), seq(floor)];
+                tx.execute(START.one(tx.dialect()), &values).await.when(REGISTERING)?;
+            }
+        }
         let register = REGISTER.one(tx.dialect());
         tx.execute(register, &[name.into()]).await.when(REGISTERING)?;
-        forget_positions(&mut tx, name).await?;
         tx.commit().await.when(REGISTERING)
     }
 
@@ -169,7 +198,6 @@ impl Move<'_> {
     /// Takes the row of the position, so that whoever else would move it waits, and then finds that
     /// it is not where they thought. Where there is no row yet, the key decides who makes it.
     async fn carry_out(&self, tx: &mut Transaction) -> Result<()> {
-        let seq = |seq: u64| Value::Int(i64::try_from(seq).expect("no log has 2^63 events"));
         let (consumer, log) = (Value::Text(self.consumer), Value::Text(self.log));
         let update = sql!(
             "UPDATE consumer_positions SET seq = ? WHERE consumer = ? AND log = ? AND seq = ?"
@@ -178,7 +206,8 @@ impl Move<'_> {
         if moved.when(MOVING)? == 1 {
             return Ok(());
         }
-        let known = sql!([CONSUMERS] "SELECT {consumers} FROM consumers WHERE name = ?");
+        // Locked, so that nobody registers while this one begins a log.
+        let known = sql!([CONSUMERS] "SELECT {consumers} FROM consumers WHERE name = ? {lock}");
         if tx.fetch_optional(known, &[consumer]).await.when(MOVING)?.is_none() {
             return Err(Error::NotRegistered { consumer: self.consumer.to_owned() });
         }
@@ -187,8 +216,8 @@ impl Move<'_> {
             Some((_, found)) => Err(self.was_elsewhere(found)),
             None if self.from != 0 => Err(self.was_elsewhere(0)),
             None => {
-                let begin = BEGIN.one(tx.dialect());
-                tx.execute(begin, &[consumer, log, seq(self.to)]).await.when(MOVING).map(drop)
+                let start = START.one(tx.dialect());
+                tx.execute(start, &[consumer, log, seq(self.to)]).await.when(MOVING).map(drop)
             }
         }
     }
@@ -197,6 +226,11 @@ impl Move<'_> {
         let (consumer, log) = (self.consumer.to_owned(), self.log.to_owned());
         Error::PositionMoved { consumer, log, expected: self.from, found }
     }
+}
+
+/// A position as a parameter.
+fn seq(position: u64) -> Value<'static> {
+    Value::Int(i64::try_from(position).expect("no log has 2^63 events"))
 }
 
 fn select_position() -> &'static qiang_sql::Statement {

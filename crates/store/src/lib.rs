@@ -25,7 +25,7 @@ mod rewrite;
 mod sales;
 mod settings;
 
-pub use consumers::RECORDS;
+pub use consumers::{Begin, RECORDS};
 pub use error::{Error, Result, Unreadable};
 pub use migrations::{Migration, Schema};
 pub use orders::{Order, OrderItem, OrderStatus};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use qiang_core::{Event, Flow};
 use qiang_sql::{Dialect, on_every_database, sql};
-use qiang_store::{Error, RECORDS, Store, Transaction};
+use qiang_store::{Begin, Error, RECORDS, Store, Transaction};
 use tokio::task::JoinSet;
 
 use crate::fixtures::{Db, Lcg, PAY_MS, Records, granted, history, opened, pool_id, terms};
@@ -192,6 +192,8 @@ async fn positions_are_listed_by_log(on: Dialect) {
     assert_eq!(db.store.positions("relay").await.expect("readable"), []);
 }
 
+const NEW: Begin = Begin::WithTheLogs;
+
 async fn move_to(store: &Store, consumer: &str, from: u64, to: u64) -> Result<(), Error> {
     store.advance(consumer, "embedded", from, to, async |tx| Ok((tx, ()))).await
 }
@@ -206,18 +208,19 @@ async fn a_consumer_is_registered_once_and_retired(on: Dialect) {
     let mut registering = JoinSet::new();
     for _ in 0..4 {
         let store = db.store.clone();
-        registering.spawn(async move { store.register_consumer("relay").await.expect("works") });
+        registering
+            .spawn(async move { store.register_consumer("relay", NEW).await.expect("works") });
     }
     let new = registering.join_all().await.into_iter().filter(|new| *new).count();
     assert_eq!((new, names().await), (1, vec![RECORDS.to_owned(), "relay".to_owned()]));
-    assert!(!db.store.register_consumer(RECORDS).await.expect("works"));
+    assert!(!db.store.register_consumer(RECORDS, NEW).await.expect("works"));
     move_to(&db.store, "relay", 0, 7).await.expect("moved");
 
     assert!(db.store.retire_consumer("relay").await.expect("retired"));
     assert!(!db.store.retire_consumer("relay").await.expect("there is none any more"));
     let refused = move_to(&db.store, "relay", 7, 8).await;
     assert!(matches!(refused, Err(Error::NotRegistered { .. })), "{refused:?}");
-    assert!(db.store.register_consumer("relay").await.expect("registered anew"));
+    assert!(db.store.register_consumer("relay", NEW).await.expect("registered anew"));
     assert_eq!(db.store.position("relay", "embedded").await.expect("readable"), 0);
 }
 
@@ -227,14 +230,24 @@ async fn the_floor_is_the_least_position_of_all_consumers(on: Dialect) {
     assert_eq!(floor("embedded").await, Some(0), "the records never began");
     move_to(&db.store, RECORDS, 0, 10).await.expect("moved");
     assert_eq!((floor("embedded").await, floor("sql/1").await), (Some(10), Some(0)));
-    db.store.register_consumer("relay").await.expect("registered");
+    db.store.register_consumer("relay", Begin::WithARebuild).await.expect("registered");
     assert_eq!(floor("embedded").await, Some(0));
     move_to(&db.store, "relay", 0, 4).await.expect("moved");
     assert_eq!(floor("embedded").await, Some(4));
     move_to(&db.store, "relay", 4, 12).await.expect("moved");
     assert_eq!(floor("embedded").await, Some(10));
-    db.store.retire_consumer("relay").await.expect("retired");
+    // A new one begins with what is sure not to be trimmed.
+    db.store.register_consumer("webhooks", Begin::WithTheLogs).await.expect("registered");
+    assert_eq!(db.store.positions("webhooks").await.expect("readable"), [("embedded".into(), 10)]);
+    move_to(&db.store, RECORDS, 10, 20).await.expect("moved");
     assert_eq!(floor("embedded").await, Some(10));
+    db.store.project("sql/1", 0, 5, &[]).await.expect("moved");
+    db.store.register_consumer("later", Begin::WithTheLogs).await.expect("registered");
+    assert_eq!(db.store.position("later", "sql/1").await.expect("readable"), 0, "one never began");
+    for name in ["relay", "webhooks", "later"] {
+        db.store.retire_consumer(name).await.expect("retired");
+    }
+    assert_eq!(floor("embedded").await, Some(20));
 }
 
 async fn a_position_moves_together_with_what_is_written(on: Dialect) {
@@ -260,7 +273,7 @@ async fn a_position_moves_together_with_what_is_written(on: Dialect) {
 
 async fn the_furthest_position_is_of_any_consumer(on: Dialect) {
     let db = Db::new(on).await;
-    db.store.register_consumer("relay").await.expect("registered");
+    db.store.register_consumer("relay", NEW).await.expect("registered");
     move_to(&db.store, RECORDS, 0, 3).await.expect("moved");
     move_to(&db.store, "relay", 0, 5).await.expect("moved");
     db.store.project("sql/1", 0, 2, &[]).await.expect("moved");
