@@ -99,8 +99,24 @@ impl From<axum::extract::rejection::QueryRejection> for Problem {
             Some((field, why)) if !why.contains(", expected ") => {
                 Self::invalid_field(field, "must be a whole number")
             }
-            Some((field, why)) => Self::invalid_field(field, extract::plain(why)),
-            None => Self::new(Code::InvalidField).detail(text),
+            Some((field, why)) => match why.strip_prefix("unknown field `") {
+                Some(rest) => {
+                    let known = rest.split_once(", expected ").map_or("", |(_, known)| known);
+                    Self::new(Code::InvalidField).detail(format!(
+                        "`{field}` is no parameter of this call; take {}",
+                        known.trim_start_matches("one of ")
+                    ))
+                }
+                None => Self::invalid_field(field, extract::plain(why)),
+            },
+            None => {
+                let twice = text.rsplit_once("duplicate field `");
+                let twice = twice.and_then(|(_, rest)| rest.split_once('`'));
+                match twice {
+                    Some((field, _)) => Self::invalid_field(field.to_owned(), "is given twice"),
+                    None => Self::new(Code::InvalidField).detail(text),
+                }
+            }
         }
     }
 }

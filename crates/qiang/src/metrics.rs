@@ -18,7 +18,7 @@ const COUNT_PATIENCE: Duration = Duration::from_secs(1);
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Outcomes of a claim, in the order of the counters.
-const CLAIM_OUTCOMES: [&str; 12] = [
+const CLAIM_OUTCOMES: [&str; 13] = [
     "granted",
     "replayed",
     "no_such_sale",
@@ -31,6 +31,7 @@ const CLAIM_OUTCOMES: [&str; 12] = [
     "failed",
     "released",
     "idempotency_key_reused",
+    "sale_cleared",
 ];
 const SETTLEMENTS: [&str; 5] = ["paid", "regranted", "refund_due", "replayed", "refused"];
 
@@ -56,13 +57,14 @@ impl Metrics {
             Some(Outcome::Refused(refusal)) => match refusal {
                 Refusal::NoSuchPool => 2,
                 Refusal::NotOpenYet { .. } => 3,
-                Refusal::Closed | Refusal::Cleared => 4,
+                Refusal::Closed => 4,
                 Refusal::NotEligible => 5,
                 Refusal::AlreadyClaimed { .. } => 6,
                 Refusal::OverLimit { .. } => 7,
                 Refusal::SoldOut => 8,
                 Refusal::Released => 10,
                 Refusal::RequestConflict => 11,
+                Refusal::Cleared => 12,
                 _ => 9,
             },
             None => 9,

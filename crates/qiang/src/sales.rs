@@ -94,6 +94,10 @@ pub async fn create(
         Outcome::Refused(refusal) => {
             let unsaid = new.opens_at.is_none();
             let existing = app.answer(app.engine.pool(pool)).await?;
+            if existing.as_ref().is_some_and(|view| view.cleared) {
+                return Err(Problem::new(Code::SaleCleared)
+                    .detail("a sale of this id was cleared, and its id is never used again"));
+            }
             let same =
                 existing.filter(|view| unsaid && !view.cleared && same_but_opening(view, &terms));
             (StatusCode::OK, same.ok_or_else(|| Problem::from(&refusal))?)

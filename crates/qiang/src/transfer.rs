@@ -65,6 +65,12 @@ pub enum Error {
         /// What the file says.
         found: u32,
     },
+    /// The current sale is none of those in the file.
+    #[error("the current sale of the file is {sale}, and it is not in the file")]
+    NoCurrent {
+        /// Which sale.
+        sale: PoolId,
+    },
     /// The last line is missing or does not fit.
     #[error("the file is not whole: it should end with {wanted}, but holds {found}. Export again")]
     Cut {
@@ -74,6 +80,9 @@ pub enum Error {
         found: String,
     },
 }
+
+/// The clock of the machine that wrote a file may be ahead of ours, by less than a day.
+const CLOCKS_DIFFER_MS: u64 = 86_400_000;
 
 /// How much a file holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -176,16 +185,18 @@ fn put(to: &mut impl Write, line: &Line) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads a whole file. Nothing is believed before its last line was seen and every sale was held
-/// against the rules.
-pub fn read(from: impl BufRead) -> Result<Contents, Error> {
+/// Reads a whole file at the time `now`. Nothing is believed before its last line was seen and every
+/// sale was held against the rules.
+pub fn read(from: impl BufRead, now: Timestamp) -> Result<Contents, Error> {
     let mut sales = BTreeMap::<PoolId, Sale>::new();
     let (mut count, mut end, mut known) = (Count::default(), None, Known::default());
     for (place, text) in from.lines().enumerate() {
         let (text, line) = (text?, place + 1);
-        let read: Line =
-            serde_json::from_str(&text).map_err(|source| Error::Line { line, source })?;
+        let read = Line::parse(&text).map_err(|source| Error::Line { line, source })?;
         let wrong = |what| Error::Value { line, what };
+        if end.is_some() {
+            return Err(wrong("it stands behind the line that ends the file".into()));
+        }
         let settled_at = read.settled_at();
         let event = match read {
             Line::Head { qiang_export } if line == 1 && READ.contains(&qiang_export) => continue,
@@ -219,6 +230,9 @@ pub fn read(from: impl BufRead) -> Result<Contents, Error> {
             Event::Refund(refund) => {
                 count.refunds += 1;
                 if let Some(at) = settled_at {
+                    if at < refund.at {
+                        return Err(wrong("the refund was settled before it was due".into()));
+                    }
                     known.settled.insert((refund.order.pool, refund.payment.clone()), at);
                 }
                 record.refunds.push(refund);
@@ -231,9 +245,12 @@ pub fn read(from: impl BufRead) -> Result<Contents, Error> {
         let wanted = end.map_or("a count".to_owned(), |end| end.to_string());
         return Err(Error::Cut { wanted, found: count.to_string() });
     }
-    sales.iter().try_for_each(|(id, sale)| sale.check(*id))?;
-    // A sale that was opened and never claimed from may be current; one that is not here may not.
-    known.current = known.current.filter(|current| sales.contains_key(current));
+    // Clocks of two machines differ.
+    let latest = now.plus_millis(CLOCKS_DIFFER_MS);
+    sales.iter().try_for_each(|(id, sale)| sale.check(*id, latest))?;
+    if let Some(current) = known.current.filter(|current| !sales.contains_key(current)) {
+        return Err(Error::NoCurrent { sale: current });
+    }
     Ok(Contents { sales: sales.into_values().collect(), known })
 }
 

@@ -16,6 +16,7 @@ use qiang_load::http::Http;
 use qiang_load::result::{Ended, ended};
 use qiang_load::scenario::Scenario;
 use qiang_load::wire::{Door, Wire};
+use qiang_load::words::many;
 use qiang_load::work::Work;
 use qiang_load::{Pace, Plan, Running};
 use serde_json::{Value, json};
@@ -100,15 +101,20 @@ async fn show(args: &Args, server: &Server) -> anyhow::Result<Report> {
     output::say(format_args!("a server on {}, its data in a temporary folder", server.url()));
     let now = SystemClock.now();
     let sale = open_sale(server, stock, now).await?;
-    output::say(format_args!("a sale of {stock} units, one for each buyer, is open"));
-    output::say(format_args!("{users} users come running over {connections} connections"));
+    let units = many(stock.into(), "unit", "units");
+    output::say(format_args!("a sale of {units}, one for each buyer, is open"));
+    let crowd_of = many(users.into(), "user comes", "users come");
+    let over = many(connections.into(), "connection", "connections");
+    output::say(format_args!("{crowd_of} running over {over}"));
     let granted = print(&*crowd(server, &sale, args, now).await?)?;
     server.drain().await?;
     let report = audit::run(&server.app, Depth::RecordsAndLog, Mending::LookOnly).await?;
     let verdict = if report.ok { "all books agree" } else { "THE BOOKS DIFFER" };
     output::data(format_args!(
-        "audit     {verdict}: engine = replayed log = records, {} claims and {} orders in {} ms",
-        report.claims, report.orders, report.took_ms
+        "audit     {verdict}: engine = replayed log = records, {} and {} in {} ms",
+        many(report.claims, "claim", "claims"),
+        many(report.orders, "order", "orders"),
+        report.took_ms
     ))?;
     anyhow::ensure!(granted == u64::from(stock.min(users)), "{granted} units were granted");
     Ok(report)
@@ -215,8 +221,8 @@ fn print(work: &Work) -> anyhow::Result<u64> {
     }
     let latency = desk.recorder.latency();
     output::data(format_args!(
-        "speed     {} claims decided in {secs:.2} s: {:.0} a second, half within {:.1?}, 99% within {:.1?}",
-        latency.count,
+        "speed     {} decided in {secs:.2} s: {:.0} a second, half within {:.1?}, 99% within {:.1?}",
+        many(latency.count, "claim", "claims"),
         latency.count as f64 / secs,
         Duration::from_micros(latency.p50_us),
         Duration::from_micros(latency.p99_us),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use qiang_core::{Event, Terms};
 use qiang_engine::redis::{self, PoolRecord};
-use qiang_engine::{Engine, SystemClock};
+use qiang_engine::{Clock as _, Engine, SystemClock};
 use qiang_store::Store;
 use tokio_util::sync::CancellationToken;
 
@@ -62,7 +62,7 @@ pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
 
 fn read(path: &Path) -> anyhow::Result<Contents> {
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
-    Ok(transfer::read(BufReader::new(file))?)
+    Ok(transfer::read(BufReader::new(file), SystemClock.now())?)
 }
 
 /// A sale whose claims were not numbered by bucket has all its quotas in one place, and so it goes

@@ -122,7 +122,8 @@ mod tests {
             let records = PoolRecord { claims: vec![alice.clone()], ..Default::default() };
             let redis = PoolRecord { claims: vec![bob], ..Default::default() };
             let mut conflicts = Vec::new();
-            assert_eq!(merged(records, redis, &mut conflicts).claims, [alice.clone()]);
+            let both = merged(records, redis, &mut conflicts);
+            assert_eq!(both.claims, std::slice::from_ref(&alice));
             let told = "claim 1-7: the records say user alice";
             assert!(conflicts.len() == 1 && conflicts[0].starts_with(told), "{conflicts:?}");
         }

@@ -48,8 +48,26 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
+/// `[text](address)` as its text: the addresses are files beside the documentation.
+fn without_links(line: &str) -> String {
+    let mut rest = line;
+    let mut out = String::with_capacity(line.len());
+    while let Some((before, behind)) = rest.split_once('[') {
+        match behind.split_once("](").and_then(|(text, more)| Some((text, more.split_once(')')?.1)))
+        {
+            Some((text, more)) => {
+                out.push_str(before);
+                out.push_str(text);
+                rest = more;
+            }
+            None => break,
+        }
+    }
+    out + rest
+}
+
 fn spans(line: &str) -> String {
-    let marked = alternate(&escape(line), "**", "<b>", "</b>");
+    let marked = alternate(&escape(&without_links(line)), "**", "<b>", "</b>");
     alternate(&marked, "`", "<code>", "</code>")
 }
 
@@ -75,6 +93,6 @@ mod tests {
         for code in super::super::problem::Code::ALL {
             assert!(page.contains(&format!("<h2 id=\"{}\">", code.as_str())), "{code:?}");
         }
-        assert!(!page.contains("**") && !page.contains('`'));
+        assert!(!page.contains("**") && !page.contains('`') && !page.contains("]("));
     }
 }

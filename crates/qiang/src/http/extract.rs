@@ -201,10 +201,17 @@ pub fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();
         let error = error.into_inner();
+        if !error.is_data() && serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok() {
+            return Problem::invalid_field(path, "cannot be taken: it must be a word");
+        }
         if !error.is_data() {
             return Problem::new(Code::BadJson).detail(format!("not valid JSON: {error}"));
         }
         let text = error.to_string();
+        // A word with something in it, as `{"order": 1}`.
+        if let (true, Some((path, _))) = (text.contains("expected unit"), path.rsplit_once('.')) {
+            return Problem::invalid_field(path.to_owned(), "must be a word");
+        }
         let unknown = text.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
         let missing = text.strip_prefix("missing field `").and_then(|rest| rest.split_once('`'));
         match (unknown, missing) {

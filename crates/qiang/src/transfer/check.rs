@@ -8,11 +8,16 @@ use std::collections::{HashMap, HashSet};
 
 use qiang_core::{
     Cents, Claim, Flow, Kind, LimitBy, MAX_UNITS, PaymentId, PoolChange, PoolId, PoolState,
-    Reclaim, RefundReason, State, Supply, Terms,
+    Reclaim, RefundReason, State, Supply, Terms, Timestamp,
 };
 use qiang_engine::redis::PoolRecord;
 
 use super::Error;
+
+/// Buckets of a sale go by the clocks of several servers, which differ by less than this.
+const CLOCKS_DIFFER_MS: u64 = 3_600_000;
+/// The most an order can cost, and so the most that can be owed back.
+const MOST_CENTS: i64 = Cents::MAX_PRICE.get() * MAX_UNITS as i64;
 
 /// A claim is granted, ordered, and paid or released.
 const MOST_VERSIONS: u32 = 3;
@@ -37,10 +42,11 @@ pub(super) struct Lines {
 type Checked = Result<(), (usize, String)>;
 
 impl Sale {
-    /// What must be true of a sale whatever engine it goes to.
-    pub(super) fn check(&self, id: PoolId) -> Result<(), Error> {
+    /// What must be true of a sale whatever engine it goes to. Nothing happened after `latest`.
+    pub(super) fn check(&self, id: PoolId, latest: Timestamp) -> Result<(), Error> {
         self.check_history()
             .and_then(|()| self.check_claims())
+            .and_then(|()| self.check_times(latest))
             .and_then(|()| self.check_replacements())
             .and_then(|()| self.check_money())
             .map_err(|(line, what)| Error::Rule { line, sale: id, what })
@@ -116,6 +122,38 @@ impl Sale {
         Ok(())
     }
 
+    /// A claim was granted while the sale was open, and nothing is from the future.
+    fn check_times(&self, latest: Timestamp) -> Checked {
+        let terms = self.terms();
+        let slack = if terms.buckets > 1 { CLOCKS_DIFFER_MS } else { 0 };
+        let closed_at = self.record.history.last().and_then(|last| last.closed_at);
+        for (line, state) in self.lines.history.iter().zip(&self.record.history) {
+            if state.at > latest {
+                return Err((*line, "it is from the future".into()));
+            }
+        }
+        for (line, claim) in self.claims() {
+            let (id, at) = (claim.id, claim.created_at);
+            if claim.changed_at > latest {
+                return Err((line, format!("claim {id} is from the future")));
+            }
+            if at.plus_millis(slack) < terms.opens_at {
+                return Err((line, format!("claim {id} was granted before the sale opened")));
+            }
+            // A late payment buys anew after the end, too.
+            let ends = [terms.closes_at, closed_at].into_iter().flatten().min();
+            if claim.replaces.is_none() && ends.is_some_and(|end| at > end.plus_millis(slack)) {
+                return Err((line, format!("claim {id} was granted after the sale had ended")));
+            }
+        }
+        for (line, refund) in self.lines.refunds.iter().zip(&self.record.refunds) {
+            if refund.at > latest {
+                return Err((*line, format!("refund {} is from the future", refund.payment)));
+            }
+        }
+        Ok(())
+    }
+
     /// A late payment buys a released claim anew, once.
     fn check_replacements(&self) -> Checked {
         let by_number: HashMap<u32, &Claim> =
@@ -151,19 +189,24 @@ impl Sale {
                 return Err((line, format!("payment {payment} has paid another claim")));
             }
         }
-        let numbers: HashSet<u32> =
-            self.record.claims.iter().map(|claim| claim.id.number).collect();
+        let claims: HashMap<u32, &Claim> =
+            self.record.claims.iter().map(|claim| (claim.id.number, claim)).collect();
         for (line, refund) in self.lines.refunds.iter().zip(&self.record.refunds) {
             let (order, payment) = (refund.order, &refund.payment);
-            let is_known = numbers.contains(&order.number)
+            let claim = claims.get(&order.number);
+            if claim.is_some_and(|claim| !claim.has_order()) {
+                return Err((*line, format!("claim {order} was never ordered, and has a refund")));
+            }
+            let is_known = claim.is_some()
                 || order.number <= self.record.lost_through
                 || self.is_cleared()
                 || refund.reason == RefundReason::ClaimLost;
             if !is_known {
                 return Err((*line, format!("there is no order {order} to refund")));
             }
-            if refund.amount < Cents::ZERO {
-                return Err((*line, format!("payment {payment} is less than nothing")));
+            if !(1..=MOST_CENTS).contains(&refund.amount.get()) {
+                let cents = refund.amount.get();
+                return Err((*line, format!("payment {payment} is of {cents} cents")));
             }
             if !seen.insert(payment) {
                 return Err((*line, format!("payment {payment} has gone elsewhere already")));
@@ -303,7 +346,11 @@ fn check_claim(claim: &Claim, terms: &Terms) -> Result<(), String> {
     if claim.changed_at < claim.created_at {
         return Err("it changed before it was there".into());
     }
+    let prices = terms.price_steps.iter().map(|step| step.price).chain([terms.price]);
     match (&terms.supply, claim.portion) {
+        (Supply::Units(_), None) if !prices.into_iter().any(|price| price == claim.unit_price) => {
+            return Err(format!("{} cents are no price of this sale", claim.unit_price.get()));
+        }
         (Supply::Units(_), None) => {}
         (Supply::Portions(cut), Some(place))
             if claim.quantity == 1 && cut.get(place as usize) == Some(&claim.unit_price) => {}
@@ -333,6 +380,10 @@ fn check_state(claim: &Claim, terms: &Terms) -> Result<(), String> {
         (State::Paid, _) => true,
         (State::Held | State::Ordered | State::Released, _) => false,
     };
+    let costs_nothing = claim.amount() == Cents::ZERO;
+    if claim.state == State::Ordered && costs_nothing {
+        return Err("an order that costs nothing is paid as it is placed".into());
+    }
     if !flow_knows || (regranted && claim.state != State::Paid) {
         return Err(format!("it cannot be {} in this sale", claim.state.as_str()));
     }

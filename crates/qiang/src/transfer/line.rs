@@ -8,6 +8,7 @@ use qiang_core::{
     Supply, Terms, Timestamp, UserId,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::http::json_time;
 
@@ -132,6 +133,27 @@ pub(super) struct RefundLine {
 }
 
 impl Line {
+    /// Reads a line; what is wrong is told of the part that is wrong.
+    pub(super) fn parse(text: &str) -> serde_json::Result<Self> {
+        let value: Value = serde_json::from_str(text)?;
+        let only =
+            |name| value.as_object().filter(|all| all.len() == 1).and_then(|all| all.get(name));
+        if let Some(sale) = only("sale") {
+            return Ok(Self::Sale { sale: SaleLine::deserialize(sale)? });
+        }
+        if let Some(claim) = only("claim") {
+            return Ok(Self::Claim { claim: ClaimLine::deserialize(claim)? });
+        }
+        if let Some(refund) = only("refund") {
+            return Ok(Self::Refund { refund: RefundLine::deserialize(refund)? });
+        }
+        Self::deserialize(value).map_err(|_| {
+            serde::de::Error::custom(
+                "it is neither a sale, a claim, a refund, nor one of the lines at the beginning and the end",
+            )
+        })
+    }
+
     /// The line of an event; `settled_at` is of a refund that was sent.
     pub(super) fn of(event: &Event, settled_at: Option<Timestamp>) -> Self {
         match event {

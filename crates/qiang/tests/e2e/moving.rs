@@ -247,7 +247,7 @@ fn sales_are_not_put_beside_what_a_crash_left_half_done() {
 }
 
 /// What a person did to the file, where it is told, and by which words.
-const TAMPERED: [(&str, &str, &str, &str); 13] = [
+const TAMPERED: [(&str, &str, &str, &str); 16] = [
     ("the sale was made smaller", "\"stock\":3", "\"stock\":2", "line 2"),
     ("so was its total", "\"total\":3", "\"total\":2", "line 2"),
     ("a change is missing", "\"version\":2,\"change\"", "\"version\":3,\"change\"", "line 3"),
@@ -256,6 +256,9 @@ const TAMPERED: [(&str, &str, &str, &str); 13] = [
     ("more units than there are", "\"quantity\":1", "\"quantity\":9", "line 4"),
     ("no units", "\"quantity\":1", "\"quantity\":0", "line 4"),
     ("a price below nothing", "\"unit_price_cents\":9", "\"unit_price_cents\":-9", "line 4"),
+    ("another price", "\"unit_price_cents\":9", "\"unit_price_cents\":8", "line 4"),
+    ("a claim of the future", "\"changed_at\":\"20", "\"changed_at\":\"90", "line 4"),
+    ("less than nothing to owe back", "\"amount_cents\":9", "\"amount_cents\":-9", "line 7"),
     ("a state the flow does not know", "\"state\":\"ordered\"", "\"state\":\"held\"", "line 5"),
     ("paid by nothing", "\"payment\":\"p1\"", "\"payment\":null", "line 4"),
     ("released for no reason", "\"reason\":\"gave_up\"", "\"reason\":null", "line 6"),
