@@ -93,7 +93,7 @@ fn the_demo_sells_out_and_agrees_with_itself() {
     let folder = tempfile::tempdir().expect("a folder");
     let ended = run(folder.path(), &["demo", "--exit", "--users", "2000", "--stock", "100"]);
     assert_eq!(ended.code, Some(0), "{}{}", ended.stdout, ended.stderr);
-    for line in ["granted   100", "sold_out  1900", "2000 claims decided", "all books agree"] {
+    for line in ["granted   100", "sold_out  1900", "2,000 claims decided", "all books agree"] {
         assert!(ended.stdout.contains(line), "{line}: {}", ended.stdout);
     }
     let left: Vec<_> = std::fs::read_dir(folder.path()).expect("readable").collect();
