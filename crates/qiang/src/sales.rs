@@ -95,7 +95,7 @@ pub async fn create(
             let unsaid = new.opens_at.is_none();
             let existing = app.answer(app.engine.pool(pool)).await?;
             if existing.as_ref().is_some_and(|view| view.cleared) {
-                return Err(Problem::new(Code::SaleCleared)
+                return Err(Problem::new(Code::SaleExists)
                     .detail("a sale of this id was cleared, and its id is never used again"));
             }
             let same =

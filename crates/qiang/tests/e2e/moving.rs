@@ -344,24 +344,24 @@ fn a_file_of_the_first_format_is_read() {
     let place = Place { folder: folder.path(), data: "one", engine: None };
     let terms = json!({
         "title": "Phone", "sku": "phone-15", "stock": 1, "limit_per_user": 1, "limit_by": "user",
-        "price_cents": 9_900, "price_steps": [], "opens_at": "2027-01-15T08:00:00.000Z",
+        "price_cents": 9_900, "price_steps": [], "opens_at": "2026-01-15T08:00:00.000Z",
         "closes_at": null, "flow": "order", "hold_ms": null, "pay_ms": 60_000,
         "reclaim": "allowed", "buckets": 1,
     });
     let sale = json!({ "sale": {
         "id": "9", "version": 1, "change": "opened", "total": 1, "closed_at": null,
-        "at": "2027-01-15T08:00:00.000Z", "terms": terms,
+        "at": "2026-01-15T08:00:00.000Z", "terms": terms,
     } });
     let claim = json!({ "claim": {
         "id": "9-1", "user": "ann", "identity": null, "request": null, "quantity": 1,
         "unit_price_cents": 9_900, "portion": null, "state": "paid", "version": 2,
-        "created_at": "2027-01-15T08:01:00.000Z", "changed_at": "2027-01-15T08:01:30.000Z",
-        "hold_until": null, "pay_by": "2027-01-15T08:02:00.000Z", "payment": "p1",
+        "created_at": "2026-01-15T08:01:00.000Z", "changed_at": "2026-01-15T08:01:30.000Z",
+        "hold_until": null, "pay_by": "2026-01-15T08:02:00.000Z", "payment": "p1",
         "replaces": null, "reason": null,
     } });
     let refund = json!({ "refund": {
         "order": "9-1", "payment": "p2", "amount_cents": 9_900, "reason": "already_paid",
-        "at": "2027-01-15T08:01:40.000Z",
+        "at": "2026-01-15T08:01:40.000Z",
     } });
     let end = json!({ "sales": 1, "claims": 1, "refunds": 1 });
     let text = format!("{}\n{sale}\n{claim}\n{refund}\n{end}\n", json!({ "qiang_export": 1 }));
