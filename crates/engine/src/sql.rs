@@ -312,8 +312,9 @@ impl Shared {
                                 EXISTS (SELECT 1 FROM engine_claims WHERE pool_id = ? AND due <= ?)
                              FROM engine_pools
                              LEFT JOIN engine_portions
-                                ON engine_portions.pool_id = id AND engine_portions.claim = 0
-                             WHERE id = ?"
+                                ON engine_portions.pool_id = engine_pools.id
+                                AND engine_portions.claim = 0
+                             WHERE engine_pools.id = ?"
                 ),
                 &[id(pool), self.now().millis().into(), id(pool)],
             )
@@ -358,10 +359,11 @@ impl Shared {
                     [POOLS] "SELECT {engine_pools}, place FROM (
                                 SELECT {engine_pools} FROM engine_pools WHERE kind = ?
                                 ORDER BY opened_at DESC, id DESC LIMIT ? OFFSET ?
-                             ) newest
+                             ) engine_pools
                              LEFT JOIN engine_portions
-                                ON engine_portions.pool_id = id AND engine_portions.claim = 0
-                             ORDER BY opened_at DESC, id DESC"
+                                ON engine_portions.pool_id = engine_pools.id
+                                AND engine_portions.claim = 0
+                             ORDER BY engine_pools.opened_at DESC, engine_pools.id DESC"
                 ),
                 &[kind.as_str().into(), number(max).into(), number(skip).into()],
             )
