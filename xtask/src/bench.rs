@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::stopwatch::Stopwatch;
 use figures::Figures;
@@ -39,6 +39,7 @@ struct Options {
     all: bool,
     quick: bool,
     only: Vec<String>,
+    binary: Option<PathBuf>,
     write: Option<PathBuf>,
 }
 
@@ -46,7 +47,7 @@ struct Options {
 struct Stage<'a> {
     /// The repository.
     root: &'a Path,
-    /// The product, as it is shipped.
+    /// The product, as it is shipped, unless another was named.
     binary: &'a Path,
     /// A folder on the disk of the build.
     scratch: &'a Path,
@@ -64,7 +65,7 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
     let scratch = empty_scratch(&root)?;
 
     let mut figures = Figures::default();
-    let (mut failed, mut binary) = (Vec::new(), None);
+    let (mut failed, mut binary) = (Vec::new(), options.binary.clone());
     for part in PARTS.into_iter().filter(|part| options.wants(part)) {
         eprintln!("measuring {part} …");
         let measured = match part {
@@ -109,7 +110,7 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// The product's binary, built when it is first needed.
+/// The product's binary, built when it is first needed, unless one was named.
 fn built<'a>(root: &Path, binary: &'a mut Option<PathBuf>) -> Result<&'a Path> {
     match binary {
         Some(binary) => Ok(binary),
@@ -154,12 +155,21 @@ fn parse(args: &[String]) -> Result<Options> {
                 Some(part) if PARTS.contains(&part.as_str()) => options.only.push(part.clone()),
                 _ => bail!("--only takes one of: {}", PARTS.join(", ")),
             },
+            "--binary" => {
+                let file = args.next().context("--binary takes a file")?;
+                options.binary =
+                    Some(fs::canonicalize(file).with_context(|| format!("no {file}"))?);
+            }
             "--write" => {
                 options.write = Some(args.next().context("--write takes a file")?.into());
             }
             other => bail!("bench does not know `{other}`; see `cargo xtask help`"),
         }
     }
+    ensure!(
+        options.binary.is_none() || options.write.is_none(),
+        "the page tells what is shipped: --binary cannot be written to it"
+    );
     Ok(options)
 }
 
@@ -202,6 +212,10 @@ mod tests {
         assert!(page.all && page.wants("resp") && page.write == Some(super::PAGE.into()));
         assert_eq!(page.command(), "cargo xtask bench all --quick");
         assert!(options("").unwrap().wants("engine"));
+        assert!(options("--binary .").unwrap().binary.is_some());
+        for bad in ["--binary", "--binary no-such-file", "--binary . --write docs/B.md"] {
+            assert!(options(bad).is_err(), "{bad}");
+        }
         for bad in ["--only mysql", "--only", "--write", "--fast"] {
             assert!(options(bad).is_err(), "{bad}");
         }

@@ -47,6 +47,8 @@ Commands:
       --quick          Fewer requests and one round: a look, not a result.
       --only PART      Only `engine`, `http`, `resp`, `load`, `connections` or `footprint`. May
                        be repeated.
+      --binary FILE    Measure this binary, and do not build what is shipped: to compare two builds.
+                       `engine` is built all the same.
       --write FILE     Also write the table, with a description of the machine, as Markdown.
   bench all        The same and `bench redis`, written into docs/BENCHMARKS.md.
   bench redis      Measure the engine on Redis, in memory and with every write synced, and the

@@ -21,6 +21,8 @@ use crate::stopwatch::Stopwatch;
 const AT_ONCE: usize = 1_000;
 /// Those who stay.
 const IDLE: usize = 10_000;
+/// So many of those who stay ask at the same moment; then the next.
+const IN_TURN: usize = 64;
 /// Open files for that many, and for everything else.
 const FILES: u64 = 12_000;
 /// Until then everything that begins or ends with many connections has.
@@ -215,8 +217,9 @@ async fn idle(server: &Served) -> Result<[serde_json::Value; 4]> {
     let accepted = server.product.resident_bytes()?;
     let mut asked = [0; 2];
     for (words, bytes) in [&server.page, &server.claim].into_iter().zip(&mut asked) {
-        for stream in &mut crowd {
-            server.ask(stream, words).await?;
+        for group in crowd.chunks_mut(IN_TURN) {
+            let asked = group.iter_mut().map(|stream| server.ask(stream, words));
+            futures_util::future::try_join_all(asked).await?;
         }
         tokio::time::sleep(SETTLED_AFTER).await;
         *bytes = server.product.resident_bytes()?;
