@@ -9,6 +9,7 @@ use std::convert::Infallible;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Poll, ready};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -20,8 +21,8 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use qiang_engine::Stopwatch;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower_service::Service as _;
@@ -160,8 +161,8 @@ impl Served {
         // It is never set for longer, so that it is there in time for either.
         let shorter = header.min(write);
         let mut timer = pin!(tokio::time::sleep(shorter));
-        let (mut since, mut taken, mut told) = (Instant::now(), progress.taken(), false);
-        let mut waited_for = Waits::Request;
+        let (clock, mut since, mut looked) = (Stopwatch::start(), Duration::ZERO, Duration::ZERO);
+        let (mut taken, mut waited_for, mut told) = (0, Waits::Request, false);
         std::future::poll_fn(|cx| {
             if !told && stopped.as_mut().poll(cx).is_ready() {
                 told = true;
@@ -172,24 +173,23 @@ impl Served {
                 if connection.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(());
                 }
-                // More requests are no progress, or a client could ask on and take nothing.
-                let (waits, now_taken) = (progress.waits(), progress.taken());
-                let idle_again = (waits == Waits::Request) != (waited_for == Waits::Request);
-                if idle_again || now_taken.wrapping_sub(taken) >= LEAST {
-                    (since, taken) = (Instant::now(), now_taken);
+                let (now, waits, all_taken) = (clock.elapsed(), progress.waits(), progress.taken());
+                let idle_changed = (waits == Waits::Request) != (waited_for == Waits::Request);
+                if idle_changed || all_taken.wrapping_sub(taken) >= LEAST {
+                    (since, taken) = (now, all_taken);
+                } else if waited_for == Waits::Us {
+                    // Our time is not the client's. A request alone is no progress, or one that
+                    // takes nothing could ask on and stay.
+                    since += now.saturating_sub(looked);
                 }
-                waited_for = waits;
+                (looked, waited_for) = (now, waits);
                 ready!(timer.as_mut().poll(cx));
-                let patience = match waits {
-                    Waits::Request if !told => header,
-                    Waits::Request | Waits::Client | Waits::Us => write,
-                };
-                let (now, over) = (Instant::now(), since + patience);
-                // What is being decided has times of its own.
+                let patience = if waits == Waits::Request && !told { header } else { write };
+                let left = (since + patience).saturating_sub(now);
                 if waits == Waits::Us {
-                    timer.as_mut().reset(now + shorter);
-                } else if now < over {
-                    timer.as_mut().reset(over.min(now + shorter));
+                    timer.set(tokio::time::sleep(shorter));
+                } else if !left.is_zero() {
+                    timer.set(tokio::time::sleep(left.min(shorter)));
                 } else if waits == Waits::Request && !told {
                     (told, since) = (true, now);
                     connection.as_mut().graceful_shutdown();

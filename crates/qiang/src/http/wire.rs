@@ -41,7 +41,7 @@ pub(super) struct Progress {
     open: AtomicUsize,
     /// Requests without an answer so far.
     unanswered: AtomicUsize,
-    /// How much of the answers was taken, in bytes; one that is finished counts [`LEAST`] more.
+    /// How much of the answers was taken, in bytes; a part that is finished counts [`LEAST`] more.
     taken: AtomicUsize,
     /// The last attempt to read found nothing.
     nothing_to_read: AtomicBool,
@@ -133,8 +133,13 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.taken.fetch_add(LEAST, Ordering::Relaxed);
         self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.open.0.taken.fetch_add(LEAST, Ordering::Relaxed);
     }
 }
 
