@@ -22,6 +22,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Connections that may wait to be accepted; the kernel takes the lower of this and its own bound.
 const BACKLOG: u32 = 4_096;
+/// What the kernel keeps for a peer that does not read. Left to itself it takes up to 4 MiB, a
+/// whole answer, and nobody notices that the peer takes nothing.
+const SEND_BUFFER: u32 = 128 << 10;
 /// After so long without a byte a peer is asked whether it is still there, and then so often.
 const SILENCE: Duration = Duration::from_secs(60);
 const PROBES: Duration = Duration::from_secs(15);
@@ -74,6 +77,8 @@ fn bound(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // After a restart the connections of the one before are still being closed.
     socket.set_reuseaddr(true)?;
+    // Those that are accepted inherit it.
+    socket.set_send_buffer_size(SEND_BUFFER)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }

@@ -16,7 +16,8 @@ use crate::server::Server;
 /// Run the server
 ///
 /// Needs nothing else on the machine: journal, records and keys live in the data folder, which
-/// is made on the first start. Stops on Ctrl-C, SIGTERM or SIGHUP, after answering what it accepted.
+/// is made on the first start. Stops on Ctrl-C, SIGTERM or SIGHUP, after answering what it accepted;
+/// under nohup, SIGHUP is ignored.
 ///
 /// With an engine that is shared (redis://, redis-cluster://, sql:) any number of these can run,
 /// on any number of machines, some as --roles api and some as --roles worker.
@@ -146,24 +147,40 @@ pub(super) fn admin_token_command(data: &Path) -> String {
 pub(super) struct Stop {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
-    hangup: tokio::signal::unix::Signal,
+    /// `None`: whoever started us wants it ignored, as `nohup` does.
+    hangup: Option<tokio::signal::unix::Signal>,
 }
 
 impl Stop {
     pub(super) fn listen() -> anyhow::Result<Self> {
         let listen = |kind| signal(kind).context("cannot listen for signals");
+        let hangup = SignalKind::hangup();
         Ok(Self {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
-            hangup: listen(SignalKind::hangup())?,
+            hangup: if is_ignored(hangup) { None } else { Some(listen(hangup)?) },
         })
     }
 
     pub(super) async fn asked(&mut self) {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
-            _ = self.hangup.recv() => {}
+            _ = hangup => {}
         }
     }
+}
+
+/// Whether this process was started with a signal ignored.
+fn is_ignored(signal: SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let set = set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    set.is_some_and(|set| set >> (signal.as_raw_value() - 1) & 1 == 1)
 }

@@ -4,10 +4,12 @@
 //! Anything else is answered by hyper, and over HTTP/1 the connection comes back to the lane then: a
 //! connection that waits for its next request holds no buffers.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Poll, ready};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -19,6 +21,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use qiang_engine::Stopwatch;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -29,22 +32,16 @@ use super::problem::{Lang, Problem};
 use super::router;
 use super::router::health_router;
 use super::unread::{Lent, Rest};
-use super::wire::{Answer, Progress, Wire};
+use super::wire::{Answer, LEAST, Progress, Waits, Wire};
 use crate::app::App;
 use crate::entry::Origin;
 use crate::listener;
 
-/// Connections of health checks; one that stays open without asking anything is closed soon.
+/// Connections of health checks. With one more the oldest is closed, so that nobody who holds them
+/// is in the way of a check.
 const HEALTH_CONNECTIONS: usize = 64;
 /// Requests that one connection may have under way over HTTP/2.
 const MAX_STREAMS: u32 = 256;
-
-/// Who is let in at a door.
-#[derive(Debug, Clone, Copy)]
-struct Door {
-    connections: usize,
-    claims: lane::Claims,
-}
 
 /// What every connection of a door is served with.
 struct Served {
@@ -59,49 +56,71 @@ struct Served {
 /// answered or the grace is over.
 pub async fn serve(listener: TcpListener, app: Arc<App>, stop: CancellationToken) {
     let router = router(Arc::clone(&app));
-    let connections = app.config.http.max_connections;
+    let max = app.config.http.max_connections;
     let claims = if app.config.roles.api { lane::Claims::Here } else { lane::Claims::Elsewhere };
-    serve_routes(listener, app, router, Door { connections, claims }, stop).await;
-}
-
-/// The same, for nothing but health checks and metrics.
-pub async fn serve_health(listener: TcpListener, app: Arc<App>, stop: CancellationToken) {
-    let router = health_router(Arc::clone(&app));
-    let door = Door { connections: HEALTH_CONNECTIONS, claims: lane::Claims::Elsewhere };
-    serve_routes(listener, app, router, door, stop).await;
-}
-
-async fn serve_routes(
-    listener: TcpListener,
-    app: Arc<App>,
-    router: Router,
-    door: Door,
-    stop: CancellationToken,
-) {
-    let grace = app.config.http.shutdown_grace;
-    let mut http1 = http1::Builder::new();
-    http1
-        .timer(TokioTimer::new())
-        .header_read_timeout(app.config.http.header_timeout)
-        // A client that has said everything and closes its side, or leaves, takes nothing back:
-        // what was accepted goes on.
-        .half_close(true);
-    let mut http2 = http2::Builder::new(TokioExecutor::new());
-    http2.timer(TokioTimer::new()).max_concurrent_streams(MAX_STREAMS);
-    let served = Arc::new(Served { app, router, claims: door.claims, http1, http2 });
+    let served = Arc::new(Served::new(app, router, claims));
     let connections = TaskTracker::new();
     let serve = |stream: TcpStream, origin| {
         let (served, stop) = (Arc::clone(&served), stop.child_token());
         connections.track_future(async move { served.connection(stream, origin, &stop).await })
     };
-    listener::accept(listener, door.connections, &stop, serve).await;
-    connections.close();
-    if tokio::time::timeout(grace, connections.wait()).await.is_err() {
-        tracing::warn!("some connections were still open when the grace was over");
-    }
+    listener::accept(listener, max, &stop, serve).await;
+    served.finish(connections).await;
+}
+
+/// The same, for nothing but health checks and metrics.
+pub async fn serve_health(listener: TcpListener, app: Arc<App>, stop: CancellationToken) {
+    let router = health_router(Arc::clone(&app));
+    let served = Arc::new(Served::new(app, router, lane::Claims::Elsewhere));
+    let connections = TaskTracker::new();
+    // Oldest first; one that has ended is cancelled.
+    let mut open = VecDeque::<CancellationToken>::new();
+    let serve = |stream: TcpStream, origin| {
+        let (served, stop) = (Arc::clone(&served), stop.child_token());
+        let end = CancellationToken::new();
+        open.retain(|end| !end.is_cancelled());
+        open.push_back(end.clone());
+        if open.len() > HEALTH_CONNECTIONS
+            && let Some(oldest) = open.pop_front()
+        {
+            oldest.cancel();
+        }
+        connections.track_future(async move {
+            let _ended = end.clone().drop_guard();
+            tokio::select! {
+                () = served.connection(stream, origin, &stop) => {}
+                () = end.cancelled() => {}
+            }
+        })
+    };
+    // Those that are being closed have places, too.
+    listener::accept(listener, 2 * HEALTH_CONNECTIONS, &stop, serve).await;
+    served.finish(connections).await;
 }
 
 impl Served {
+    fn new(app: Arc<App>, router: Router, claims: lane::Claims) -> Self {
+        let mut http1 = http1::Builder::new();
+        http1
+            .timer(TokioTimer::new())
+            .header_read_timeout(app.config.http.header_timeout)
+            // A client that has said everything and closes its side, or leaves, takes nothing back:
+            // what was accepted goes on.
+            .half_close(true);
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        http2.timer(TokioTimer::new()).max_concurrent_streams(MAX_STREAMS);
+        Self { app, router, claims, http1, http2 }
+    }
+
+    /// Waits until all connections have ended, or the grace is over.
+    async fn finish(&self, connections: TaskTracker) {
+        connections.close();
+        let grace = self.app.config.http.shutdown_grace;
+        if tokio::time::timeout(grace, connections.wait()).await.is_err() {
+            tracing::warn!("some connections were still open when the grace was over");
+        }
+    }
+
     /// Serves a connection to its end.
     async fn connection(&self, stream: TcpStream, origin: Origin, stop: &CancellationToken) {
         let (mut stream, mut begun) = (stream, Bytes::new());
@@ -136,27 +155,50 @@ impl Served {
         let service = service_fn(|request| self.answer(request, origin, &progress));
         let connection = self.http2.serve_connection(TokioIo::new(wire), service);
         let (mut connection, mut stopped) = (pin!(connection), pin!(stop.cancelled()));
-        // hyper times no headers here; a client that never asks anything is ours to time.
-        let first_request = tokio::time::sleep(self.app.config.http.header_timeout);
-        let mut first_request = pin!(first_request);
-        let (mut told, mut timed) = (false, true);
-        loop {
-            tokio::select! {
-                biased;
+        // hyper times nothing here: neither a client that asks nothing, nor one that takes nothing.
+        let (header, write) =
+            (self.app.config.http.header_timeout, self.app.config.http.write_timeout);
+        // It is never set for longer, so that it is there in time for either.
+        let shorter = header.min(write);
+        let mut timer = pin!(tokio::time::sleep(shorter));
+        let (clock, mut since, mut looked) = (Stopwatch::start(), Duration::ZERO, Duration::ZERO);
+        let (mut taken, mut waited_for, mut told) = (0, Waits::Request, false);
+        std::future::poll_fn(|cx| {
+            if !told && stopped.as_mut().poll(cx).is_ready() {
+                told = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            loop {
                 // One that breaks is the client's affair.
-                _ended = connection.as_mut() => return,
-                () = stopped.as_mut(), if !told => {
-                    told = true;
-                    connection.as_mut().graceful_shutdown();
+                if connection.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(());
                 }
-                () = first_request.as_mut(), if timed => {
-                    timed = false;
-                    if !progress.has_heard() {
-                        return;
-                    }
+                let (now, waits, all_taken) = (clock.elapsed(), progress.waits(), progress.taken());
+                let idle_changed = (waits == Waits::Request) != (waited_for == Waits::Request);
+                if idle_changed || all_taken.wrapping_sub(taken) >= LEAST {
+                    (since, taken) = (now, all_taken);
+                } else if waited_for == Waits::Us {
+                    // Our time is not the client's. A request alone is no progress, or one that
+                    // takes nothing could ask on and stay.
+                    since += now.saturating_sub(looked);
+                }
+                (looked, waited_for) = (now, waits);
+                ready!(timer.as_mut().poll(cx));
+                let patience = if waits == Waits::Request && !told { header } else { write };
+                let left = (since + patience).saturating_sub(now);
+                if waits == Waits::Us {
+                    timer.set(tokio::time::sleep(shorter));
+                } else if !left.is_zero() {
+                    timer.set(tokio::time::sleep(left.min(shorter)));
+                } else if waits == Waits::Request && !told {
+                    (told, since) = (true, now);
+                    connection.as_mut().graceful_shutdown();
+                } else {
+                    return Poll::Ready(());
                 }
             }
-        }
+        })
+        .await;
     }
 
     /// Answers a request.

@@ -12,11 +12,14 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::Body;
-use bytes::{Buf as _, Bytes};
+use bytes::{Buf, Bytes};
 use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
+
+/// A client that takes less of its answers than this many bytes, in the time it has, takes nothing.
+pub(super) const LEAST: usize = 1 << 10;
 
 /// A connection that does not wait for ever to write.
 pub(super) struct Wire {
@@ -34,8 +37,12 @@ pub(super) struct Wire {
 pub(super) struct Progress {
     /// Requests heard so far.
     heard: AtomicUsize,
-    /// Requests whose answers are not written yet.
+    /// Requests and parts of answers that are not written yet.
     open: AtomicUsize,
+    /// Requests without an answer so far.
+    unanswered: AtomicUsize,
+    /// How much of the answers was taken, in bytes; a part that is finished counts [`LEAST`] more.
+    taken: AtomicUsize,
     /// The last attempt to read found nothing.
     nothing_to_read: AtomicBool,
     /// The last attempt to write could not.
@@ -44,23 +51,61 @@ pub(super) struct Progress {
     closing: AtomicBool,
 }
 
-/// A request that is being answered; dropped when its answer is written.
+/// Something that is not written yet; dropped when it is.
 #[derive(Debug)]
-pub(super) struct Request(Arc<Progress>);
+struct Open(Arc<Progress>);
+
+/// A request that has no answer yet.
+#[derive(Debug)]
+pub(super) struct Request(Open);
 
 /// The body of an answer.
 #[derive(Debug)]
 pub(super) struct Answer {
     body: Body,
-    _request: Request,
+    open: Open,
+}
+
+/// A part of an answer. Over HTTP/2 it lies with hyper until the client gives it a window.
+#[derive(Debug)]
+pub(super) struct Part {
+    bytes: Bytes,
+    open: Open,
+}
+
+/// What a connection waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waits {
+    /// For a request.
+    Request,
+    /// For us: something was asked, and is not answered yet.
+    Us,
+    /// For the client, to take what it was answered.
+    Client,
 }
 
 impl Progress {
     /// A request begins.
     pub(super) fn request(self: &Arc<Self>) -> Request {
         self.heard.fetch_add(1, Ordering::Relaxed);
-        self.open.fetch_add(1, Ordering::Relaxed);
-        Request(Arc::clone(self))
+        self.unanswered.fetch_add(1, Ordering::Relaxed);
+        Request(Open::new(self))
+    }
+
+    /// What the connection waits for.
+    pub(super) fn waits(&self) -> Waits {
+        if self.unanswered.load(Ordering::Relaxed) > 0 {
+            Waits::Us
+        } else if self.open.load(Ordering::Relaxed) > 0 {
+            Waits::Client
+        } else {
+            Waits::Request
+        }
+    }
+
+    /// How much of the answers was taken so far; [`LEAST`] more of it is progress.
+    pub(super) fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
     }
 
     /// An answer says that the connection is closed behind it.
@@ -68,15 +113,10 @@ impl Progress {
         self.closing.store(true, Ordering::Relaxed);
     }
 
-    /// Whether anything was asked.
-    pub(super) fn has_heard(&self) -> bool {
-        self.heard.load(Ordering::Relaxed) > 0
-    }
-
     /// Whether everything that was asked is answered and sent, and the next request has not begun
     /// to arrive. To be asked when hyper has done all it can.
     pub(super) fn is_idle(&self) -> bool {
-        self.has_heard()
+        self.heard.load(Ordering::Relaxed) > 0
             && self.open.load(Ordering::Relaxed) == 0
             && self.nothing_to_read.load(Ordering::Relaxed)
             && !self.cannot_write.load(Ordering::Relaxed)
@@ -84,28 +124,65 @@ impl Progress {
     }
 }
 
-impl Drop for Request {
+impl Open {
+    fn new(progress: &Arc<Progress>) -> Self {
+        progress.open.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(progress))
+    }
+}
+
+impl Drop for Open {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.open.0.taken.fetch_add(LEAST, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        self.0.0.unanswered.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Answer {
     /// The answer to a request.
+    #[expect(clippy::needless_pass_by_value, reason = "from here on the request is answered")]
     pub(super) fn new(body: Body, request: Request) -> Self {
-        Self { body, _request: request }
+        Self { body, open: Open::new(&request.0.0) }
+    }
+}
+
+impl Buf for Part {
+    fn remaining(&self) -> usize {
+        self.bytes.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.bytes.chunk()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
+        self.open.0.taken.fetch_add(count, Ordering::Relaxed);
     }
 }
 
 impl hyper::body::Body for Answer {
-    type Data = Bytes;
+    type Data = Part;
     type Error = axum::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+    ) -> Poll<Option<Result<Frame<Part>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let part = |bytes| Part { bytes, open: Open::new(&self.open.0) };
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(part))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -154,6 +154,21 @@ fn a_terminal_that_is_closed_stops_the_server_cleanly() {
 }
 
 #[test]
+fn a_server_under_nohup_outlives_its_terminal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = command(folder.path(), &[]);
+    let mut nohup = std::process::Command::new("nohup");
+    nohup.arg(server.get_program()).current_dir(folder.path()).stdin(std::process::Stdio::null());
+    let process = Process::start(&mut nohup).expect("it starts");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).expect("Linux");
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).expect("a set");
+    let ignored = u64::from_str_radix(ignored.trim(), 16).expect("a number");
+    assert_eq!(ignored & 1, 1, "SIGHUP is still ignored: {ignored:x}");
+    let (status, said) = process.terminate();
+    assert!(status.success() && said.contains("stopped"), "{status}: {said}");
+}
+
+#[test]
 fn a_server_whose_journal_is_deleted_ends_and_says_so_and_starts_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let process = Process::start(&mut command(folder.path(), &[])).expect("it starts");

@@ -33,5 +33,6 @@ mod repeats;
 mod resp;
 mod sales;
 mod slow_clients;
+mod slow_http2;
 mod starting;
 mod stopping;

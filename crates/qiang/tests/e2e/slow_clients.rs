@@ -72,10 +72,7 @@ async fn never_reads(shop: &Shop) -> tokio::net::TcpStream {
     socket.set_recv_buffer_size(4 << 10).expect("a small buffer");
     let mut stream = socket.connect(shop.address()).await.expect("somebody listens");
     let request = b"GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nhost: shop\r\n\r\n";
-    for _ in 0..8 {
-        // The server may have gone by the last.
-        let _sent = stream.write_all(request).await;
-    }
+    stream.write_all(request).await.expect("sent");
     stream
 }
 
@@ -84,6 +81,7 @@ async fn health_checks_have_a_door_of_their_own() {
     let shop = Shop::with(&[
         ("QIANG_HTTP__MAX_CONNECTIONS", "2"),
         ("QIANG_HTTP__HEALTH_LISTEN", "127.0.0.1:0"),
+        ("QIANG_HTTP__HEADER_TIMEOUT_MS", "600000"),
     ])
     .await;
     let _all = [shop.stranger().await, shop.stranger().await];
@@ -94,6 +92,19 @@ async fn health_checks_have_a_door_of_their_own() {
         let answered = tokio::time::timeout(raw::PATIENCE, asked).await;
         assert_eq!(answered.expect("nobody is in the way").status, 200, "{path}");
     }
+    // Nor is a crowd in the way that holds connections to it and asks nothing.
+    let mut crowd = Vec::new();
+    for _ in 0..300 {
+        crowd.push(raw::connect(address).await);
+    }
+    let late = async {
+        let mut late = crate::person::Person::arrive(address, None).await;
+        late.ask(Method::GET, "/healthz", &[], "").await.status
+    };
+    let answered = tokio::time::timeout(raw::PATIENCE, late).await;
+    assert_eq!(answered.expect("it is let in"), 200);
+    drop(crowd);
+    let mut probe = crate::person::Person::arrive(address, None).await;
     let other = probe.ask(Method::GET, "/api/v1/sales", &[], "").await;
     other.problem(404, "no_such_route");
     let claim = probe.ask(Method::POST, "/api/v1/sales/1/claims", &[], "").await;
@@ -105,6 +116,8 @@ async fn who_never_reads_the_answer_gives_the_place_free() {
     let shop = Shop::with(&[
         ("QIANG_HTTP__MAX_CONNECTIONS", "2"),
         ("QIANG_HTTP__WRITE_TIMEOUT_MS", "200"),
+        // Not because it asks nothing more.
+        ("QIANG_HTTP__HEADER_TIMEOUT_MS", "600000"),
     ])
     .await;
     let _deaf = [never_reads(&shop).await, never_reads(&shop).await];
