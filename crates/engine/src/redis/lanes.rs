@@ -24,6 +24,9 @@ use crate::{Error, Stopwatch, chain};
 
 /// Commands in one call; bounds how long a script keeps the server from others: some milliseconds.
 const MAX_BATCH: usize = 1_024;
+/// Redis takes up to so many times as long for anything else as for a claim, so a call carries as many
+/// fewer of them: while it works on one, all other sales of the server wait.
+const HEAVY: usize = 4;
 /// Commands in line for which another call is begun while one is on its way. A call has a price of
 /// its own, that of some dozen claims and often a sync, so fewer wait for the one under way.
 const WORTH_A_CALL: usize = 128;
@@ -79,7 +82,7 @@ impl Shared {
             tokio::task::yield_now().await;
             let batch: Vec<Waiting> = {
                 let mut line = cell.line();
-                let count = line.len().min(MAX_BATCH);
+                let count = fitting(line.iter().map(|waiting| &waiting.ask));
                 line.drain(..count).collect()
             };
             if batch.is_empty() {
@@ -383,5 +386,27 @@ fn read(
             wire::read_answer(bytes, question.cell.id.pool, question.asks, asked)
         }
         _ => Err(super::pack::Unpackable::new("a packed answer")),
+    }
+}
+
+/// How many of those in line go into one call.
+fn fitting<'a>(line: impl Iterator<Item = &'a Ask>) -> usize {
+    let mut weight = 0;
+    let fits = |ask: &&Ask| {
+        weight += if matches!(ask, Ask::Claim { .. }) { 1 } else { HEAVY };
+        weight <= MAX_BATCH
+    };
+    line.take_while(fits).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ask, HEAVY, MAX_BATCH, fitting};
+
+    #[test]
+    fn a_call_carries_fewer_of_what_takes_longer() {
+        assert_eq!(fitting(std::iter::empty()), 0);
+        assert_eq!(fitting(std::iter::repeat_n(&Ask::Close, 3)), 3);
+        assert_eq!(fitting(std::iter::repeat(&Ask::Close)), MAX_BATCH / HEAVY);
     }
 }
