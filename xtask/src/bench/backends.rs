@@ -18,7 +18,8 @@ use crate::stopwatch::Stopwatch;
 
 const PARTS: [&str; 2] = ["engine", "store"];
 
-/// Runs both benchmarks, or those of `--only`; everything else in `args` goes to them.
+/// Runs both benchmarks, or those of `--only`; everything else in `args`, and all behind `--`, goes to
+/// them.
 pub(super) fn run(args: &[String], scratch: &Path) -> Result<ExitCode> {
     let (only, args) = parse(args)?;
     let clock = Stopwatch::start();
@@ -60,7 +61,7 @@ fn parse(args: &[String]) -> Result<(Vec<&str>, Vec<&str>)> {
                 Some(part) if PARTS.contains(&part) => only.push(part),
                 _ => bail!("--only takes one of: {}", PARTS.join(", ")),
             },
-            "--" => {}
+            "--" => rest.extend(args.by_ref()),
             other => rest.push(other),
         }
     }
@@ -125,6 +126,8 @@ mod tests {
         let args = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let line = args("--quick --only store -- --users 5");
         assert_eq!(parse(&line).unwrap(), (vec!["store"], vec!["--quick", "--users", "5"]));
+        let line = args("--only engine -- --only longest");
+        assert_eq!(parse(&line).unwrap(), (vec!["engine"], vec!["--only", "longest"]));
         assert!(parse(&args("--only http")).is_err());
     }
 }
