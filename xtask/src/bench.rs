@@ -17,6 +17,7 @@ use crate::stopwatch::Stopwatch;
 use figures::Figures;
 
 mod backends;
+mod buckets;
 mod connections;
 mod figures;
 mod footprint;
@@ -57,8 +58,11 @@ struct Stage<'a> {
 /// Measures, prints the table, and writes it when asked.
 pub fn run(args: &[String]) -> Result<ExitCode> {
     let root = crate::root()?;
-    if let Some(("redis", rest)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
-        return backends::run(rest, &empty_scratch(&root)?);
+    match args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        Some(("redis", rest)) => return backends::run(rest, &empty_scratch(&root)?),
+        Some(("buckets", rest)) => return buckets::run(rest),
+        Some(("pools", rest)) => return backends::run_pools(rest, &empty_scratch(&root)?),
+        _ => {}
     }
     let options = parse(args)?;
     let clock = Stopwatch::start();
@@ -132,8 +136,9 @@ impl Options {
     /// What was typed, or would have been.
     fn command(&self) -> String {
         let words = [(self.all, " all"), (self.quick, " --quick")];
-        let words = words.iter().filter(|(said, _)| *said).map(|(_, word)| *word);
-        format!("cargo xtask bench{}", words.collect::<String>())
+        let words = words.iter().filter(|(said, _)| *said).map(|(_, word)| (*word).to_owned());
+        let parts = self.only.iter().map(|part| format!(" --only {part}"));
+        format!("cargo xtask bench{}", words.chain(parts).collect::<String>())
     }
 
     fn wants(&self, part: &str) -> bool {
@@ -208,6 +213,7 @@ mod tests {
         let all = options("--quick --only resp --only http --write docs/B.md").unwrap();
         assert!(all.quick && all.wants("resp") && all.wants("http") && !all.wants("engine"));
         assert_eq!(all.write, Some("docs/B.md".into()));
+        assert_eq!(all.command(), "cargo xtask bench --quick --only resp --only http");
         let page = options("all --quick").unwrap();
         assert!(page.all && page.wants("resp") && page.write == Some(super::PAGE.into()));
         assert_eq!(page.command(), "cargo xtask bench all --quick");

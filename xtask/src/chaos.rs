@@ -13,10 +13,10 @@ use crate::servers;
 
 /// How long faults strike in each setting of the short round.
 const SHORT: Duration = Duration::from_secs(10);
-/// Its seed: always the same, so that a test fails for what was changed. It begins with a flush, two
-/// repairs at once, a failover that loses what was not replicated, a slot that moves and a killed
-/// database.
-const SHORT_SEED: u64 = 2_332;
+/// Its seed: always the same, so that a test fails for what was changed. It begins with a flush and two
+/// repairs at once, a link to a master that hangs, a master lost behind its replica, a slot that moves and
+/// a killed database.
+const SHORT_SEED: u64 = 4_584;
 const SHORT_SETTINGS: [Setting; 3] = [Setting::Redis, Setting::ClusterWait, Setting::Postgres];
 
 /// As the command line says.

@@ -54,6 +54,13 @@ Commands:
   bench redis      Measure the engine on Redis, in memory and with every write synced, and the
                    records in MariaDB and PostgreSQL. ARGS behind it go to the benchmarks.
       --only PART      Only `engine` or `store`. May be repeated.
+  bench buckets    Measure from which rate on a hot sale is better off in buckets: `qiang bench` on a
+                   cluster of three masters, with one bucket and with six.
+      --quick          Two rates, one round.
+      --rate N         This rate. May be repeated.
+      --binary FILE    Measure this binary, and do not build what is shipped.
+  bench pools      Measure what many small pools cost on the embedded engine and on Redis, up to a
+                   million of them. ARGS go to the benchmark: `--quick`, `--most N`, `--only WHAT`.
   help             Print this.
 
 Servers that a command needs are started privately on free ports and stopped at its end. A

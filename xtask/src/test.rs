@@ -10,7 +10,8 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use qiang_testkit::servers::{
-    ASYNC_TIMEOUT, K6, NODE, NODE_REDIS, OPENAPI_TYPESCRIPT, REDIS_PY, SCHEMATHESIS,
+    ASYNC_TIMEOUT, AXE, CHROMEDRIVER, K6, NODE, NODE_REDIS, OPENAPI_TYPESCRIPT, REDIS_PY,
+    SCHEMATHESIS,
 };
 
 use crate::servers::{self, Running, Service};
@@ -27,7 +28,7 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
     let running = start(&wanted)?;
     if !wanted.is_empty() {
         // What the doors are tried with; a test that misses one says so.
-        let doors = [ASYNC_TIMEOUT, K6, NODE, NODE_REDIS, REDIS_PY];
+        let doors = [ASYNC_TIMEOUT, AXE, CHROMEDRIVER, K6, NODE, NODE_REDIS, REDIS_PY];
         servers::install(doors.into_iter().chain([OPENAPI_TYPESCRIPT, SCHEMATHESIS]));
     }
     let test = |args: &[&str], variables: &[(&'static str, String)]| {

@@ -18,6 +18,7 @@ mod manifests;
 mod pitfalls;
 mod rust_text;
 mod sources;
+mod vendored;
 mod words;
 
 /// One broken rule.
@@ -71,6 +72,7 @@ pub fn check(root: &Path) -> Result<Vec<Problem>> {
     words::check(&files, &mut problems);
     pitfalls::check(&files, &mut problems);
     documents::check(root, &files, &mut problems);
+    vendored::check(root, &mut problems)?;
     problems.sort();
     Ok(problems)
 }

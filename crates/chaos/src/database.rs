@@ -4,7 +4,15 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use qiang_testkit::servers::{MARIADB_INSTALL, Mariadb, POSTGRES, Postgres, mariadb, postgres};
+use qiang_testkit::servers::{
+    Disk, MARIADB_INSTALL, Mariadb, POSTGRES, Postgres, mariadb, postgres,
+};
+
+/// How large its disk is, in megabytes.
+const DISK_MB: u32 = 256;
+/// How large it may let its log grow before it begins anew: less than its disk.
+const POSTGRES_LOG: (&str, &str) = ("max_wal_size", "64MB");
+const MARIADB_LOG: (&str, &str) = ("innodb-log-file-size", "32M");
 
 /// Whose it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,16 +28,21 @@ pub(crate) enum Database {
 }
 
 impl Database {
-    pub(crate) fn start(product: Product) -> Result<Self> {
+    /// Starts one, on a disk of its own if that can be had.
+    pub(crate) fn start(product: Product, disks: bool) -> Result<Self> {
+        let disk_megabytes = disks.then_some(DISK_MB);
+        let settings = |(name, value): (&str, &str)| vec![(name.to_owned(), value.to_owned())];
         match product {
             Product::Postgres => {
-                let fsync = postgres::Fsync::Off;
-                let options = postgres::Options { fsync, ..Default::default() };
+                let (fsync, settings) = (postgres::Fsync::Off, settings(POSTGRES_LOG));
+                let options =
+                    postgres::Options { fsync, disk_megabytes, settings, ..Default::default() };
                 Ok(Self::Postgres(Postgres::start(&options)?))
             }
             Product::Mariadb => {
-                let flush = mariadb::Flush::EachSecond;
-                let options = mariadb::Options { flush, ..Default::default() };
+                let (flush, settings) = (mariadb::Flush::EachSecond, settings(MARIADB_LOG));
+                let options =
+                    mariadb::Options { flush, disk_megabytes, settings, ..Default::default() };
                 let database = Self::Mariadb(Mariadb::start(&options)?);
                 // Root may write whatever happens; the shop may not.
                 database.run("CREATE USER shop; GRANT ALL ON qiang.* TO shop;")?;
@@ -99,6 +112,23 @@ impl Database {
             }
             Self::Mariadb(_) => self.run("SET GLOBAL read_only = 0"),
         }
+    }
+
+    /// The disk of its own, if it has one.
+    pub(crate) fn disk(&self) -> Option<&Disk> {
+        match self {
+            Self::Postgres(server) => server.disk(),
+            Self::Mariadb(server) => server.disk(),
+        }
+    }
+
+    /// Whether it runs and answers.
+    pub(crate) fn answers(&self) -> bool {
+        let has_fallen = match self {
+            Self::Postgres(server) => server.has_fallen(),
+            Self::Mariadb(server) => server.has_fallen(),
+        };
+        !has_fallen && self.run("SELECT 1").is_ok()
     }
 
     pub(crate) fn log(&self) -> String {

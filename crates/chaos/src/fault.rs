@@ -2,8 +2,10 @@
 //! in the file of its place.
 
 use std::fmt;
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use qiang_testkit::servers::Redis;
 
 use crate::setting::Setting;
 use crate::world::World;
@@ -14,12 +16,18 @@ mod links;
 mod nodes;
 mod operator;
 mod redis;
+mod sentinel;
 
 /// How far records can be behind while workers or the database are in trouble, or have just been:
 /// leases of the dead have to run out first.
 const RECORDS_TROUBLED_MS: u64 = 20_000;
 /// How far they, or a replica, can be behind otherwise, on one machine.
 const BEHIND_MS: u64 = 2_000;
+
+/// How often, and how far apart, one looks whether a server has ended on its full disk: somebody has to
+/// write first.
+const FALL_LOOKS: u32 = 600;
+const FALL_LOOK: Duration = Duration::from_millis(50);
 
 /// One kind of trouble.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +66,8 @@ pub enum Fault {
     PauseRedis,
     /// Redis has no memory left, and then has again.
     FillRedis,
+    /// The disk of Redis is full until it ends; then there is room, and it is started again.
+    FillRedisDisk,
     /// Somebody flushes Redis, and an operator repairs.
     FlushRedis,
     /// The same, and two operators repair at once.
@@ -84,12 +94,25 @@ pub enum Fault {
     Reshard,
     /// One master has no memory left, and then has again.
     FillMaster,
+    /// The disk of one master is full until it ends; it comes back when its replica has its place.
+    FillMasterDisk,
+    /// A replica hears nothing from its master, and both are there for all others.
+    HangReplicaLink,
+    /// Nothing passes between all nodes and a master; the other servers see it.
+    HangMasterLink,
+    /// Nothing passes between two masters.
+    PartMasters,
+    /// Nothing passes between a master and all other servers until its replica has its place; nodes still
+    /// reach it.
+    IsolateMaster,
     /// SIGKILL of the database; it is started again.
     KillDatabase,
     /// The database stands still.
     PauseDatabase,
     /// The database takes no writes.
     LockDatabase,
+    /// The disk of the database is full, and then there is room; if it has ended, it is started again.
+    FillDatabaseDisk,
 }
 
 /// Where a fault strikes. Two at the same time strike different places.
@@ -99,7 +122,8 @@ pub(crate) enum Place {
     RedisLinks,
     DatabaseLinks,
     Redis,
-    Cluster,
+    /// Masters and their replicas: a cluster, or servers that sentinels look after.
+    Masters,
     Database,
     Operator,
 }
@@ -115,7 +139,7 @@ pub(crate) struct Facts {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 40] = [
         Self::KillApi,
         Self::KillWorker,
         Self::KillAllNodes,
@@ -133,6 +157,7 @@ impl Fault {
         Self::KillRedis,
         Self::PauseRedis,
         Self::FillRedis,
+        Self::FillRedisDisk,
         Self::FlushRedis,
         Self::FlushRedisRepairTwice,
         Self::RepairForNothing,
@@ -146,9 +171,15 @@ impl Fault {
         Self::Takeover,
         Self::Reshard,
         Self::FillMaster,
+        Self::FillMasterDisk,
+        Self::HangReplicaLink,
+        Self::HangMasterLink,
+        Self::PartMasters,
+        Self::IsolateMaster,
         Self::KillDatabase,
         Self::PauseDatabase,
         Self::LockDatabase,
+        Self::FillDatabaseDisk,
     ];
 
     pub(crate) fn facts(self) -> Facts {
@@ -171,22 +202,29 @@ impl Fault {
             Self::KillRedis => facts("kill-redis", Place::Redis, 0, 3_000),
             Self::PauseRedis => facts("pause-redis", Place::Redis, 200, 6_500),
             Self::FillRedis => facts("fill-redis", Place::Redis, 5_000, 7_000),
+            Self::FillRedisDisk => facts("fill-redis-disk", Place::Redis, 5_000, 7_000),
             Self::FlushRedis => facts("flush-redis", Place::Redis, 0, 2_000),
             Self::FlushRedisRepairTwice => facts("flush-repair-twice", Place::Redis, 0, 2_000),
             Self::RepairForNothing => facts("repair-for-nothing", Place::Operator, 0, 500),
-            Self::KillMaster => facts("kill-master", Place::Cluster, 0, 1_000),
-            Self::LoseMaster => facts("lose-master", Place::Cluster, 200, 1_500),
-            Self::KillReplica => facts("kill-replica", Place::Cluster, 0, 3_000),
-            Self::PauseMaster => facts("pause-master", Place::Cluster, 200, 1_000),
-            Self::PauseMasterLong => facts("pause-master-long", Place::Cluster, 0, 1_000),
-            Self::PauseReplica => facts("pause-replica", Place::Cluster, 200, 4_000),
-            Self::Failover => facts("failover", Place::Cluster, 0, 0),
-            Self::Takeover => facts("takeover", Place::Cluster, 0, 0),
-            Self::Reshard => facts("reshard", Place::Cluster, 0, 0),
-            Self::FillMaster => facts("fill-master", Place::Cluster, 5_000, 7_000),
+            Self::KillMaster => facts("kill-master", Place::Masters, 0, 1_000),
+            Self::LoseMaster => facts("lose-master", Place::Masters, 200, 1_500),
+            Self::KillReplica => facts("kill-replica", Place::Masters, 0, 3_000),
+            Self::PauseMaster => facts("pause-master", Place::Masters, 200, 1_000),
+            Self::PauseMasterLong => facts("pause-master-long", Place::Masters, 0, 1_000),
+            Self::PauseReplica => facts("pause-replica", Place::Masters, 200, 4_000),
+            Self::Failover => facts("failover", Place::Masters, 0, 0),
+            Self::Takeover => facts("takeover", Place::Masters, 0, 0),
+            Self::Reshard => facts("reshard", Place::Masters, 0, 0),
+            Self::FillMaster => facts("fill-master", Place::Masters, 5_000, 7_000),
+            Self::FillMasterDisk => facts("fill-master-disk", Place::Masters, 0, 1_000),
+            Self::HangReplicaLink => facts("hang-replica-link", Place::Masters, 200, 4_000),
+            Self::HangMasterLink => facts("hang-master-link", Place::Masters, 200, 7_000),
+            Self::PartMasters => facts("part-masters", Place::Masters, 200, 5_000),
+            Self::IsolateMaster => facts("isolate-master", Place::Masters, 0, 1_000),
             Self::KillDatabase => facts("kill-database", Place::Database, 0, 3_000),
             Self::PauseDatabase => facts("pause-database", Place::Database, 200, 6_000),
             Self::LockDatabase => facts("lock-database", Place::Database, 5_000, 7_000),
+            Self::FillDatabaseDisk => facts("fill-database-disk", Place::Database, 3_000, 7_000),
         }
     }
 
@@ -200,8 +238,9 @@ impl Fault {
         match self.facts().place {
             Place::Nodes | Place::DatabaseLinks | Place::Database => true,
             Place::RedisLinks | Place::Redis => setting == Setting::Redis,
-            Place::Cluster => setting.is_cluster(),
-            Place::Operator => setting == Setting::Redis || setting.is_cluster(),
+            Place::Masters if setting == Setting::Sentinel => sentinel::knows(self),
+            Place::Masters => setting.is_cluster(),
+            Place::Operator => !matches!(setting, Setting::Postgres | Setting::Mariadb),
         }
     }
 
@@ -213,6 +252,8 @@ impl Fault {
             | Self::LoseMaster
             | Self::PauseMaster
             | Self::PauseMasterLong
+            | Self::FillMasterDisk
+            | Self::IsolateMaster
             | Self::Takeover => setting == Setting::ClusterNowait,
             _ => false,
         }
@@ -262,7 +303,10 @@ impl Act {
             Place::Nodes => nodes::carry_out(self, world),
             Place::RedisLinks | Place::DatabaseLinks => links::carry_out(self, world),
             Place::Redis => redis::carry_out(self, world),
-            Place::Cluster => cluster::carry_out(self, world),
+            Place::Masters if world.setting == Setting::Sentinel => {
+                sentinel::carry_out(self, world)
+            }
+            Place::Masters => cluster::carry_out(self, world),
             Place::Database => database::carry_out(self, world),
             Place::Operator => operator::carry_out(self, world),
         };
@@ -279,6 +323,24 @@ impl fmt::Display for Act {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({}, {} ms)", self.fault, self.which, self.lasts_ms)
     }
+}
+
+/// There is no disk that could be filled.
+fn no_disk(act: &Act, world: &World) -> Result<()> {
+    world.log(&format!("{act} is skipped: no disk can be mounted here"));
+    Ok(())
+}
+
+/// Waits until a server has ended by itself.
+fn has_fallen(server: &Redis, world: &World) -> Result<()> {
+    for _ in 0..FALL_LOOKS {
+        if server.has_fallen() {
+            // It is known to be down from here on.
+            return server.kill();
+        }
+        world.wait(FALL_LOOK);
+    }
+    bail!("the server at {} goes on with a full disk", server.port())
 }
 
 #[cfg(test)]
@@ -300,7 +362,9 @@ mod tests {
     #[test]
     fn only_settings_that_say_so_lose_something() {
         for fault in Fault::ALL {
-            for setting in [Setting::ClusterWait, Setting::Postgres, Setting::Mariadb] {
+            let safe =
+                [Setting::ClusterWait, Setting::Sentinel, Setting::Postgres, Setting::Mariadb];
+            for setting in safe {
                 assert!(!fault.strikes(setting) || !fault.may_lose(setting), "{fault}");
             }
         }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use qiang_testkit::servers::{Cluster, Redis, cluster, redis};
+use qiang_testkit::servers::{Cluster, Disk, Redis, Sentinels, cluster, redis, sentinel};
 
 use crate::database::{Database, Product};
 
@@ -12,6 +12,10 @@ use crate::database::{Database, Product};
 pub(crate) const PARTITIONS: u16 = 8;
 /// How long a node of a cluster may be silent.
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a server that sentinels look after may be silent: longer than a short pause.
+const DOWN_AFTER: Duration = Duration::from_millis(1_500);
+/// How large the disk of each Redis is, in megabytes: for the file of a round, twice.
+const REDIS_DISK_MB: u32 = 48;
 
 /// One of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +26,9 @@ pub enum Setting {
     ClusterWait,
     /// The same without waiting for replicas: a failover may lose what was answered last.
     ClusterNowait,
+    /// A master with two replicas that both have everything before it is answered, and three sentinels. With one
+    /// of two, a failover may lose what only the other one has.
+    Sentinel,
     /// `sql:` on PostgreSQL.
     Postgres,
     /// `sql:` on MariaDB.
@@ -30,8 +37,14 @@ pub enum Setting {
 
 impl Setting {
     /// All of them.
-    pub const ALL: [Self; 5] =
-        [Self::Redis, Self::ClusterWait, Self::ClusterNowait, Self::Postgres, Self::Mariadb];
+    pub const ALL: [Self; 6] = [
+        Self::Redis,
+        Self::ClusterWait,
+        Self::ClusterNowait,
+        Self::Sentinel,
+        Self::Postgres,
+        Self::Mariadb,
+    ];
 
     /// The word for it on the command line.
     pub fn word(self) -> &'static str {
@@ -39,6 +52,7 @@ impl Setting {
             Self::Redis => "redis",
             Self::ClusterWait => "cluster-wait",
             Self::ClusterNowait => "cluster-nowait",
+            Self::Sentinel => "sentinel",
             Self::Postgres => "postgres",
             Self::Mariadb => "mariadb",
         }
@@ -61,19 +75,32 @@ impl Setting {
     pub(crate) fn start(self) -> Result<Servers> {
         let product = match self {
             Self::Redis | Self::ClusterNowait | Self::Postgres => Product::Postgres,
-            Self::ClusterWait | Self::Mariadb => Product::Mariadb,
+            Self::ClusterWait | Self::Sentinel | Self::Mariadb => Product::Mariadb,
         };
-        let node = redis::Options { durability: redis::Durability::Always, ..Default::default() };
+        let disks = Disk::is_possible();
+        if !disks {
+            crate::say("no disk can be mounted here: faults that fill one are skipped");
+        }
+        let durability = redis::Durability::Always;
+        let disk_megabytes = disks.then_some(REDIS_DISK_MB);
+        let node = redis::Options { durability, disk_megabytes, ..Default::default() };
         let engine = match self {
             Self::Redis => Engine::Redis(Redis::start(&node)?),
             Self::Postgres | Self::Mariadb => Engine::Sql,
             Self::ClusterWait | Self::ClusterNowait => {
-                let (replicas, node_timeout) = (cluster::Replicas::One, NODE_TIMEOUT);
-                let options = cluster::Options { node, replicas, node_timeout };
+                let (replicas, links) = (cluster::Replicas::One, cluster::Links::Proxied);
+                let node_timeout = NODE_TIMEOUT;
+                let options = cluster::Options { node, replicas, node_timeout, links };
                 Engine::Cluster(Cluster::start(&options)?)
             }
+            Self::Sentinel => {
+                let node = node.with("repl-diskless-sync-delay", "0");
+                let options =
+                    sentinel::Options { node, down_after: DOWN_AFTER, ..Default::default() };
+                Engine::Sentinel(Sentinels::start(&options)?)
+            }
         };
-        Ok(Servers { engine, database: Database::start(product)? })
+        Ok(Servers { engine, database: Database::start(product, disks)? })
     }
 
     /// The URL of the engine, where its server is at `at`.
@@ -82,6 +109,7 @@ impl Setting {
         match self {
             Self::Redis | Self::ClusterNowait => format!("{at}{keys}"),
             Self::ClusterWait => format!("{at}{keys}&wait=1"),
+            Self::Sentinel => format!("{at}{keys}&wait=2"),
             Self::Postgres | Self::Mariadb => "sql:".to_owned(),
         }
     }
@@ -97,6 +125,7 @@ pub(crate) struct Servers {
 pub(crate) enum Engine {
     Redis(Redis),
     Cluster(Cluster),
+    Sentinel(Sentinels),
     Sql,
 }
 
@@ -106,6 +135,7 @@ impl Engine {
         match self {
             Self::Redis(server) => server.url(),
             Self::Cluster(cluster) => cluster.url(),
+            Self::Sentinel(sentinels) => sentinels.url(),
             Self::Sql => String::new(),
         }
     }
@@ -115,6 +145,7 @@ impl Engine {
         let servers: &[Redis] = match self {
             Self::Redis(server) => std::slice::from_ref(server),
             Self::Cluster(cluster) => cluster.nodes(),
+            Self::Sentinel(sentinels) => sentinels.servers(),
             Self::Sql => &[],
         };
         let log = |server: &Redis| (format!("redis-{}.log", server.port()), server.said());

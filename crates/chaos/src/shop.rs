@@ -29,8 +29,8 @@ const COMMAND_SECONDS: &str = "120";
 
 /// Both links of a node.
 pub(crate) struct Links {
-    /// None in front of a cluster, whose nodes say themselves where they are, and where the engine
-    /// is the database.
+    /// None in front of servers that are found by asking for them, and where the engine is the
+    /// database.
     pub(crate) engine: Option<Proxy>,
     pub(crate) database: Proxy,
 }
@@ -171,7 +171,7 @@ impl Place {
         let database = Proxy::start(servers.database.port())?;
         let engine = match &servers.engine {
             Engine::Redis(server) => Some(Proxy::start(server.port())?),
-            Engine::Cluster(_) | Engine::Sql => None,
+            Engine::Cluster(_) | Engine::Sentinel(_) | Engine::Sql => None,
         };
         let url = servers.engine.url();
         let engine_at = engine.as_ref().map_or(url.clone(), |proxy| proxy.url(&url));

@@ -3,33 +3,49 @@
 //! A book is what an engine keeps in memory. It handles commands (decide, then apply, then hand
 //! the event to the caller's log), releases what is overdue, can be written out as a list of
 //! events, and is rebuilt by storing events and settling once.
+//!
+//! Opening, finding, ending and forgetting a pool cost the same however many there are.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
+use std::ops::Bound::{Excluded, Unbounded};
 
 use foldhash::fast::FixedState;
 
-use crate::{Claim, ClaimId, Command, Event, Kind, Pool, PoolId, Pools, Reply, Timestamp, decide};
+use crate::{
+    Claim, ClaimId, Command, Event, Kind, Opened, Pool, PoolChange, PoolId, PoolState, Pools,
+    Reply, Timestamp, decide,
+};
 
 /// Every pool there is, with the deadlines of their claims.
 #[derive(Debug)]
 pub struct Book {
     seed: u64,
-    /// In the order they were opened.
-    pools: Vec<Pool>,
-    places: HashMap<PoolId, u32, FixedState>,
-    /// The places of the pools of each kind, so that those of one are listed without a look at the
-    /// others.
-    of_kind: [Vec<u32>; Kind::ALL.len()],
-    /// May hold deadlines that no longer stand; the claim itself knows.
-    due: BinaryHeap<Reverse<(Timestamp, u32, u32)>>,
+    /// Each in a place of its own, so that a growing table moves no pool.
+    pools: HashMap<PoolId, Box<Pool>, FixedState>,
+    /// The pools of each kind in the order they were opened, so that those of one are listed
+    /// without a look at the others.
+    of_kind: [BTreeSet<Opened>; Kind::ALL.len()],
+    /// For each pool that has deadlines, a time not after its earliest one.
+    due: BinaryHeap<Reverse<(Timestamp, PoolId)>>,
+    /// Pools of which something is missing among the events stored so far. A pool that is cleared
+    /// and forgotten while a snapshot is written is not in it, or only in part; the events behind
+    /// the snapshot then end with its clearing.
+    unfinished: BTreeSet<PoolId>,
+    /// The last pool that was forgotten, as it ended. Time must not go back before that, and whoever
+    /// reads a snapshot knows the time from its events.
+    last_ended: Option<PoolState>,
 }
 
 /// How far a snapshot has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SnapshotCursor {
-    pool: usize,
-    step: usize,
+    /// Place of the kind among all of them.
+    kind: usize,
+    /// The pool that is being written, or was written last.
+    pool: Option<Opened>,
+    /// The next claim of the pool that is being written; 0 is none.
+    step: u32,
 }
 
 impl Book {
@@ -38,17 +54,18 @@ impl Book {
     pub fn new(seed: u64) -> Self {
         Self {
             seed,
-            pools: Vec::new(),
-            places: HashMap::with_hasher(FixedState::with_seed(seed)),
+            pools: HashMap::with_hasher(FixedState::with_seed(seed)),
             of_kind: Default::default(),
             due: BinaryHeap::new(),
+            unfinished: BTreeSet::new(),
+            last_ended: None,
         }
     }
 
     /// A pool by its id.
     #[must_use]
     pub fn pool(&self, id: PoolId) -> Option<&Pool> {
-        self.places.get(&id).map(|place| &self.pools[*place as usize])
+        self.pools.get(&id).map(Box::as_ref)
     }
 
     /// A claim by its id.
@@ -57,15 +74,28 @@ impl Book {
         self.pool(id.pool)?.claim(id.number)
     }
 
-    /// All pools in the order they were opened.
-    pub fn pools(&self) -> impl Iterator<Item = &Pool> {
-        self.pools.iter()
+    /// How many pools there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pools.len()
     }
 
-    /// All pools of a kind, newest first.
-    pub fn newest(&self, kind: Kind) -> impl Iterator<Item = &Pool> {
-        let places = &self.of_kind[kind as usize];
-        places.iter().rev().map(|place| &self.pools[*place as usize])
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pools.is_empty()
+    }
+
+    /// All pools, kind by kind, in the order they were opened.
+    pub fn pools(&self) -> impl Iterator<Item = &Pool> {
+        self.of_kind.iter().flatten().map(|opened| self.listed(*opened))
+    }
+
+    /// The pools of a kind that were opened before `before`, newest first.
+    pub fn newest(&self, kind: Kind, before: Option<Opened>) -> impl Iterator<Item = &Pool> {
+        let end = before.map_or(Unbounded, Excluded);
+        let listed = self.of_kind[kind as usize].range((Unbounded, end)).rev();
+        listed.map(|opened| self.listed(*opened))
     }
 
     /// Decides a command, applies what comes of it, and hands the event to `log`. Everything due
@@ -93,7 +123,7 @@ impl Book {
     /// The earliest deadline, which may turn out not to stand any more.
     #[must_use]
     pub fn next_due(&self) -> Option<Timestamp> {
-        self.due.peek().map(|Reverse((due, _, _))| *due)
+        self.due.peek().map(|Reverse((due, _))| *due)
     }
 
     /// Releases claims whose deadline has come, at most `max` of them, and says how many.
@@ -106,13 +136,19 @@ impl Book {
     ) -> usize {
         let mut released = 0;
         while released < max
-            && let Some(Reverse((due, place, number))) = self.due.peek().copied()
-            && due <= now
+            && let Some(Reverse((noted, id))) = self.due.peek().copied()
+            && noted <= now
         {
-            self.due.pop();
-            let pool = &self.pools[place as usize];
-            let Some(event) = decide::expiry(pool, number, due, now) else { continue };
-            self.apply(&event);
+            let next = self.pools.get(&id).and_then(|pool| pool.next_due());
+            let Some((due, number)) = next.filter(|(due, _)| *due == noted) else {
+                self.due.pop();
+                self.due.extend(next.map(|(due, _)| Reverse((due, id))));
+                continue;
+            };
+            let pool = self.pools.get_mut(&id).expect("it was just found");
+            pool.drop_next_due();
+            let Some(event) = decide::expiry(&**pool, number, due, now) else { continue };
+            self.take_in(&event);
             log(&event);
             released += 1;
         }
@@ -121,37 +157,61 @@ impl Book {
 
     /// Applies an event that was decided on this very book.
     pub fn apply(&mut self, event: &Event) {
-        let (place, opened) = self.place_for(event);
-        let pool = &mut self.pools[place as usize];
-        if !opened {
-            pool.apply(event);
+        if self.pools.contains_key(&event.pool()) || ended(event).is_none() {
+            self.take_in(event);
         }
-        if let Event::Claim(claim) = event
-            && let Some(due) = pool.due(claim.id.number)
+        if ended(event).is_some() {
+            self.remove(event.pool());
+        }
+    }
+
+    /// Applies an event, and leaves it to the caller to forget a pool that ended.
+    fn take_in(&mut self, event: &Event) {
+        let id = event.pool();
+        if let Some(state) = ended(event) {
+            self.last_ended = Some(state.clone());
+        }
+        let Some(pool) = self.pools.get_mut(&id) else { return self.open(event) };
+        let before = pool.next_due();
+        pool.apply(event);
+        let next = pool.next_due().map(|(due, _)| due);
+        if let Some(due) = next
+            && before.is_none_or(|(before, _)| due < before)
         {
-            self.due.push(Reverse((due, place, claim.id.number)));
+            self.due.push(Reverse((due, id)));
         }
     }
 
     /// Takes over an event of a snapshot or a log, if it is newer than what is stored. The book
     /// answers nothing until [`Book::settle`] was called.
     pub fn store(&mut self, event: &Event) {
-        let (place, opened) = self.place_for(event);
-        if !opened {
-            self.pools[place as usize].store(event);
+        let id = event.pool();
+        if let Some(state) = ended(event) {
+            self.remove(id);
+            self.unfinished.remove(&id);
+            if self.last_ended.as_ref().is_none_or(|last| last.at <= state.at) {
+                self.last_ended = Some(state.clone());
+            }
+            return;
+        }
+        let opens = matches!(event, Event::Pool(state) if state.change == PoolChange::Opened);
+        match self.pools.get_mut(&id) {
+            Some(pool) if pool.lacks(event) && id.is_made() => drop(self.unfinished.insert(id)),
+            Some(pool) => drop(pool.store(event)),
+            None if opens || !id.is_made() => self.open(event),
+            None => drop(self.unfinished.insert(id)),
         }
     }
 
     /// Counts everything anew after a run of [`Book::store`].
     pub fn settle(&mut self) {
-        let mut due = Vec::new();
-        for (place, pool) in (0_u32..).zip(&mut self.pools) {
+        let unfinished = &self.unfinished;
+        assert!(unfinished.is_empty(), "events of these pools are missing: {unfinished:?}");
+        self.due.clear();
+        for (id, pool) in &mut self.pools {
             pool.settle();
-            let open = (1..=pool.claims())
-                .filter_map(|number| pool.due(number).map(|due| Reverse((due, place, number))));
-            due.extend(open);
+            self.due.extend(pool.next_due().map(|(due, _)| Reverse((due, *id))));
         }
-        self.due = due.into();
     }
 
     /// Writes the next part of a snapshot: at least one event and about `max` of them. Says
@@ -162,10 +222,23 @@ impl Book {
         max: usize,
         log: &mut impl FnMut(&Event),
     ) -> bool {
+        let last = self.snapshot_pools(cursor, max, log);
+        if last && let Some(ended) = &self.last_ended {
+            log(&Event::Pool(ended.clone()));
+        }
+        last
+    }
+
+    fn snapshot_pools(
+        &self,
+        cursor: &mut SnapshotCursor,
+        max: usize,
+        log: &mut impl FnMut(&Event),
+    ) -> bool {
         let mut budget = max;
-        while let Some(pool) = self.pools.get(cursor.pool) {
+        while let Some(pool) = self.go_on(cursor) {
             let history = pool.history();
-            let claims = pool.claims() as usize;
+            let claims = pool.claims();
             let begun_before = cursor.step > 0;
             if !begun_before {
                 history.iter().for_each(|state| log(&Event::Pool(state.clone())));
@@ -173,8 +246,7 @@ impl Book {
                 cursor.step = 1;
             }
             while cursor.step <= claims && budget > 0 {
-                let number = u32::try_from(cursor.step).expect("claim numbers fit");
-                log(&Event::Claim(pool.claim(number).expect("numbers are dense")));
+                log(&Event::Claim(pool.claim(cursor.step).expect("numbers are dense")));
                 cursor.step += 1;
                 budget -= 1;
             }
@@ -187,26 +259,52 @@ impl Book {
                 history.iter().for_each(|state| log(&Event::Pool(state.clone())));
             }
             pool.refunds_from(0).for_each(|(_, refund)| log(&Event::Refund(refund)));
-            *cursor = SnapshotCursor { pool: cursor.pool + 1, step: 0 };
+            cursor.step = 0;
             if budget == 0 {
-                return cursor.pool == self.pools.len();
+                return self.go_on(&mut cursor.clone()).is_none();
             }
         }
         true
     }
 
-    fn place_for(&mut self, event: &Event) -> (u32, bool) {
-        if let Some(place) = self.places.get(&event.pool()) {
-            return (*place, false);
+    /// The pool that is being written, or the next one. One that was forgotten in the middle is left
+    /// at that: the log ends it.
+    fn go_on(&self, cursor: &mut SnapshotCursor) -> Option<&Pool> {
+        if cursor.step > 0
+            && let Some(pool) = cursor.pool.and_then(|opened| self.pool(opened.id))
+        {
+            return Some(pool);
         }
+        cursor.step = 0;
+        while let Some(listed) = self.of_kind.get(cursor.kind) {
+            let after = cursor.pool.map_or(Unbounded, Excluded);
+            if let Some(next) = listed.range((after, Unbounded)).next() {
+                cursor.pool = Some(*next);
+                return Some(self.listed(*next));
+            }
+            *cursor = SnapshotCursor { kind: cursor.kind + 1, ..SnapshotCursor::default() };
+        }
+        None
+    }
+
+    fn open(&mut self, event: &Event) {
         let Event::Pool(state) = event else {
             panic!("pool {} was never opened", event.pool());
         };
-        let place = u32::try_from(self.pools.len()).expect("fewer pools than numbers");
-        self.pools.push(Pool::open(state, self.seed));
-        self.places.insert(state.id, place);
-        self.of_kind[state.terms.kind as usize].push(place);
-        (place, true)
+        let opened = Opened { at: state.at, id: state.id };
+        self.pools.insert(state.id, Box::new(Pool::open(state, self.seed)));
+        self.of_kind[state.terms.kind as usize].insert(opened);
+    }
+
+    fn remove(&mut self, id: PoolId) {
+        if let Some(pool) = self.pools.remove(&id) {
+            let opened = Opened { at: pool.opened_at(), id };
+            self.of_kind[pool.state().terms.kind as usize].remove(&opened);
+        }
+    }
+
+    fn listed(&self, opened: Opened) -> &Pool {
+        self.pool(opened.id).expect("only pools that are there are listed")
     }
 }
 
@@ -218,6 +316,18 @@ impl Pools for Book {
     }
 
     fn apply(&mut self, event: &Event) {
-        Book::apply(self, event);
+        self.take_in(event);
     }
+
+    /// A time noted for it stays until it has come; then nothing is found.
+    fn forget(&mut self, id: PoolId) {
+        self.remove(id);
+    }
+}
+
+/// How a pool ended of which nothing stays behind this event.
+fn ended(event: &Event) -> Option<&PoolState> {
+    let Event::Pool(state) = event else { return None };
+    let goes = || decide::leaves_nothing(state.id, &state.terms);
+    (state.change == PoolChange::Cleared && goes()).then_some(state)
 }

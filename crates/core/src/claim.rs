@@ -9,7 +9,6 @@ pub struct Claim {
     pub kind: Kind,
     /// `<pool>-<number>`
     pub id: ClaimId,
-    /// Whose it is.
     pub user: UserId,
     /// The real person behind the user, where the pool asks for one.
     pub identity: Option<Identity>,
@@ -21,13 +20,11 @@ pub struct Claim {
     pub unit_price: Cents,
     /// Which portion it took, from 0.
     pub portion: Option<u32>,
-    /// Where it stands.
     pub state: State,
     /// 1 at the grant, one more with every change.
     pub version: u32,
     /// When it was granted.
     pub created_at: Timestamp,
-    /// When it last changed.
     pub changed_at: Timestamp,
     /// A hold without an order is released at this time.
     pub hold_until: Option<Timestamp>,
@@ -54,19 +51,32 @@ impl Claim {
         match self.state {
             State::Held => false,
             State::Ordered | State::Paid => true,
-            State::Released => self.pay_by.is_some(),
+            State::Released => self.pay_by.is_some() || self.payment.is_some(),
         }
+    }
+
+    /// What is owed back because the claim was revoked: all of the payment that had paid it. No
+    /// event says so beside the claim's own.
+    #[must_use]
+    pub fn revoked(&self) -> Option<Refund> {
+        if self.state != State::Released {
+            return None;
+        }
+        let payment = self.payment.clone()?;
+        let order = ClaimId { number: self.replaces.unwrap_or(self.id.number), ..self.id };
+        let (amount, reason) = (self.amount(), RefundReason::Revoked);
+        Some(Refund { order, payment, amount, reason, at: self.changed_at })
     }
 }
 
-/// `held → ordered → paid`, or `released`, once and for ever.
+/// `held → ordered → paid`, or `released`, once and for ever. Only the shop releases what is paid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
     /// The unit is the user's to order (购买名额).
     Held,
     /// Ordered, not paid.
     Ordered,
-    /// Paid: final.
+    /// Paid: final, unless the shop revokes it.
     Paid,
     /// Given back: final.
     Released,
@@ -83,10 +93,12 @@ pub enum ReleaseReason {
     HoldExpired,
     /// No payment came in time.
     PayExpired,
+    /// The shop took a paid order back; its money is owed back.
+    Revoked,
 }
 
-/// Money that arrived for an order and could not buy anything, and so is owed back. Only sales have
-/// orders.
+/// Money that arrived for an order and is owed back, because it could not buy anything or because
+/// what it bought was revoked. Only sales have orders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refund {
     /// The order the money was meant for.
@@ -95,7 +107,6 @@ pub struct Refund {
     pub payment: PaymentId,
     /// How much of it: always all.
     pub amount: Cents,
-    /// Why.
     pub reason: RefundReason,
     /// When that was decided.
     pub at: Timestamp,
@@ -112,6 +123,8 @@ pub enum RefundReason {
     AmountMismatch,
     /// It came for a claim that was granted and then lost with the engine's memory.
     ClaimLost,
+    /// It paid the order, and the shop took that back.
+    Revoked,
 }
 
 /// Words for the values of an enum.
@@ -138,9 +151,9 @@ pub(crate) use spelled;
 spelled!(State: Held = "held", Ordered = "ordered", Paid = "paid", Released = "released");
 spelled!(ReleaseReason:
     GaveUp = "gave_up", Cancelled = "cancelled", HoldExpired = "hold_expired",
-    PayExpired = "pay_expired",
+    PayExpired = "pay_expired", Revoked = "revoked",
 );
 spelled!(RefundReason:
     Late = "late", AlreadyPaid = "already_paid", AmountMismatch = "amount_mismatch",
-    ClaimLost = "claim_lost",
+    ClaimLost = "claim_lost", Revoked = "revoked",
 );

@@ -11,7 +11,6 @@ use crate::{
     RequestId, Terms, Timestamp, UserId,
 };
 
-/// One thing asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// Open a pool. Asking again with the same terms gives the pool as it is.
@@ -25,7 +24,6 @@ pub enum Command {
     Claim(ClaimRequest),
     /// Place the order for a held claim.
     Order {
-        /// Which claim.
         claim: ClaimId,
         /// Who asks: `None` is the shop itself, a user may only touch their own.
         by: Option<UserId>,
@@ -34,16 +32,15 @@ pub enum Command {
     Pay(PayRequest),
     /// Give units and quota back.
     Release {
-        /// Which claim.
         claim: ClaimId,
         /// Who asks, as in `Order`.
         by: Option<UserId>,
-        /// Why.
         reason: ReleaseReason,
     },
+    /// Take a paid order back: its units and quota are given back, and its payment is owed back.
+    Revoke { claim: ClaimId },
     /// Add units to an open pool.
     Restock {
-        /// Which pool.
         pool: PoolId,
         /// How many more.
         units: NonZeroU32,
@@ -51,15 +48,9 @@ pub enum Command {
         request: RequestId,
     },
     /// No more claims from now on; what was granted goes on.
-    Close {
-        /// Which pool.
-        pool: PoolId,
-    },
+    Close { pool: PoolId },
     /// Drop a closed pool whose claims are all settled.
-    Clear {
-        /// Which pool.
-        pool: PoolId,
-    },
+    Clear { pool: PoolId },
     /// Owe back a payment that arrived for a cleared pool.
     Refund(PayRequest),
 }
@@ -74,12 +65,14 @@ impl Command {
             | Self::Close { pool }
             | Self::Clear { pool } => *pool,
             Self::Claim(wish) => wish.pool,
-            Self::Order { claim, .. } | Self::Release { claim, .. } => claim.pool,
+            Self::Order { claim, .. } | Self::Release { claim, .. } | Self::Revoke { claim } => {
+                claim.pool
+            }
             Self::Pay(pay) | Self::Refund(pay) => pay.order.pool,
         }
     }
 
-    /// Whether it is about the pool as a whole, and answered with how that stands.
+    /// Whether it is about the pool as a whole and answered with a [`PoolView`].
     #[must_use]
     pub fn is_of_pool(&self) -> bool {
         match self {
@@ -90,6 +83,7 @@ impl Command {
             | Self::Order { .. }
             | Self::Pay(_)
             | Self::Release { .. }
+            | Self::Revoke { .. }
             | Self::Refund(_) => false,
         }
     }
@@ -98,17 +92,16 @@ impl Command {
 /// A user's wish for units.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimRequest {
-    /// What the pool must be for; to whoever means another kind there is no such pool.
+    /// What the user takes the pool for. A pool of another kind is answered as if it did not
+    /// exist.
     pub kind: Kind,
     /// From which pool.
     pub pool: PoolId,
-    /// Who.
     pub user: UserId,
     /// The real person behind the user, if known.
     pub identity: Option<Identity>,
     /// Names the request, so that a retry gets the first answer again.
     pub request: Option<RequestId>,
-    /// How many units.
     pub quantity: NonZeroU32,
 }
 
@@ -119,7 +112,6 @@ pub struct PayRequest {
     pub order: ClaimId,
     /// The provider's id of the payment.
     pub payment: PaymentId,
-    /// How much it was.
     pub amount: Cents,
 }
 
@@ -135,7 +127,7 @@ pub enum Outcome<T> {
 }
 
 impl<T> Outcome<T> {
-    /// The same answer about something else.
+    /// Applies `f` to the value; a refusal stays as it is.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Outcome<U> {
         match self {
             Self::Done(value) => Outcome::Done(f(value)),
@@ -150,7 +142,7 @@ impl<T> Outcome<T> {
 pub enum Reply {
     /// To `Open`, `Restock`, `Close`, `Clear`.
     Pool(Outcome<PoolView>),
-    /// To `Claim`, `Order`, `Release`.
+    /// To `Claim`, `Order`, `Release`, `Revoke`.
     Claim(Outcome<Claim>),
     /// To `Pay`, `Refund`.
     Settlement(Outcome<Settlement>),
@@ -208,15 +200,12 @@ pub enum Settlement {
     RefundDue(Refund),
 }
 
-/// Why not. For a claim they are checked in the order declared; codes are part of the wire
-/// contract and never reused.
+/// Why a command is refused. [`decide::claim`](crate::decide::claim) says in which order a claim
+/// is checked. Codes are part of the wire contract and never reused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refusal {
-    /// There is no such pool.
     NoSuchPool,
-    /// It opens later.
     NotOpenYet {
-        /// When.
         opens_at: Timestamp,
     },
     /// It is over, by time or by hand.
@@ -239,13 +228,15 @@ pub enum Refusal {
     SoldOut,
     /// There is no such claim, or it is somebody else's.
     NoSuchClaim,
-    /// The claim was released; nothing can be done with it any more. To a claim: the buyer's one
-    /// was, and this pool gives nobody a second.
+    /// The claim was released; nothing can be done with it any more. As the answer to a claim: the
+    /// buyer had one, it was released, and this pool gives nobody a second.
     Released,
     /// The claim is paid; it cannot be given back here.
     AlreadyPaid,
     /// No order was placed for the claim.
     NotOrdered,
+    /// No payment has paid the claim, so there is none to give back.
+    NotPaid,
     /// The payment id has been used for another order.
     PaymentConflict,
     /// The request id has been used for something else.
@@ -276,6 +267,7 @@ impl Refusal {
             Self::Released => "released",
             Self::AlreadyPaid => "already_paid",
             Self::NotOrdered => "not_ordered",
+            Self::NotPaid => "not_paid",
             Self::PaymentConflict => "payment_conflict",
             Self::RequestConflict => "request_conflict",
             Self::PoolExists => "pool_exists",

@@ -1,7 +1,8 @@
 //! What leaves the rules: the record of one change, with the full new state and a version.
 //!
-//! Because an event carries everything and names its version, applying it is "take it if it is
-//! newer": twice, or late, does no harm. A snapshot is nothing but a shorter list of events.
+//! An event carries everything and names its version. So whoever applies it takes it if it is
+//! newer, and an event that comes twice or late does no harm. A snapshot is a shorter list of
+//! events.
 
 use std::sync::Arc;
 
@@ -74,13 +75,10 @@ impl Event {
 /// A pool as one change left it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolState {
-    /// Which pool.
     pub id: PoolId,
     /// 1 when opened, one more with every change.
     pub version: u32,
-    /// What the change was.
     pub change: PoolChange,
-    /// Its rules.
     pub terms: Arc<Terms>,
     /// All units it ever had.
     pub total: u32,
@@ -97,7 +95,6 @@ pub enum PoolChange {
     Opened,
     /// Units were added.
     Restocked {
-        /// How many.
         units: u32,
         /// By which request.
         request: RequestId,

@@ -15,6 +15,9 @@ pub trait Pools {
 
     /// Applies an event that was decided on these very pools.
     fn apply(&mut self, event: &Event);
+
+    /// Forgets a pool that was cleared: from now on there is no such pool.
+    fn forget(&mut self, id: PoolId);
 }
 
 /// Decides a command, applies what comes of it, and hands the event to `log`. Everything due by
@@ -37,7 +40,15 @@ pub fn handle<P: Pools>(
             on_pool(pools, *pool, log, |pool| decide::restock(pool, units.get(), request, now))
         }
         Command::Close { pool } => on_pool(pools, *pool, log, |pool| decide::close(pool, now)),
-        Command::Clear { pool } => on_pool(pools, *pool, log, |pool| decide::clear(pool, now)),
+        Command::Clear { pool } => {
+            let reply = on_pool(pools, *pool, log, |pool| decide::clear(pool, now));
+            if let Reply::Pool(Outcome::Done(view)) = &reply
+                && decide::leaves_nothing(view.id, &view.terms)
+            {
+                pools.forget(view.id);
+            }
+            reply
+        }
         Command::Claim(wish) => {
             let decision = match pools.pool(wish.pool) {
                 Some(pool) => decide::claim(pool, wish, now),
@@ -51,6 +62,9 @@ pub fn handle<P: Pools>(
         Command::Release { claim, by, reason } => on_claim(pools, claim.pool, log, |pool| {
             decide::release(pool, claim.number, by.as_ref(), *reason, now)
         }),
+        Command::Revoke { claim } => {
+            on_claim(pools, claim.pool, log, |pool| decide::revoke(pool, claim.number, now))
+        }
         Command::Pay(pay) => {
             on_money(pools, pay.order.pool, log, |pool| decide::pay(pool, pay, now))
         }

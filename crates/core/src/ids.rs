@@ -37,6 +37,9 @@ pub enum BadId {
 pub struct PoolId(u64);
 
 impl PoolId {
+    /// From here on ids are made by qiang ([`Snowflake`]), and nobody gives one by hand.
+    pub const FIRST_MADE: u64 = 1 << 62;
+
     /// Ids are positive and fit a signed 64-bit column; anything else is `None`.
     #[must_use]
     pub fn new(id: u64) -> Option<Self> {
@@ -47,6 +50,13 @@ impl PoolId {
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
+    }
+
+    /// Whether qiang made it. Such an id is never made again, so nothing has to be remembered to
+    /// keep it from being used twice.
+    #[must_use]
+    pub const fn is_made(self) -> bool {
+        self.0 >= Self::FIRST_MADE
     }
 }
 
@@ -164,8 +174,9 @@ text_id! {
     PaymentId, 128
 }
 
-/// Makes ids that rise with time: 41 bits of milliseconds since 2024, 10 bits of node, 12 bits
-/// of sequence. It never goes back, even when the clock does.
+/// Makes ids that rise with time: the bit that says so ([`PoolId::FIRST_MADE`]), 40 bits of
+/// milliseconds since 2024, which last until 2058, 10 bits of node, 12 bits of sequence. It never
+/// goes back, even when the clock does.
 #[derive(Debug)]
 pub struct Snowflake {
     node: u64,
@@ -177,6 +188,7 @@ impl Snowflake {
     const EPOCH_MS: i64 = 1_704_067_200_000;
     const NODE_BITS: u32 = 10;
     const SEQUENCE_BITS: u32 = 12;
+    const MAX_MS: u64 = (1 << 40) - 1;
 
     /// A maker of ids for one node; two makers never share a node number at one time.
     #[must_use]
@@ -187,11 +199,14 @@ impl Snowflake {
 
     /// The next id. When more than 4,096 are asked for in one millisecond it runs ahead of time.
     pub fn next(&mut self, now: Timestamp) -> u64 {
-        let ms = u64::try_from(now.millis() - Self::EPOCH_MS).unwrap_or(0);
+        let ms = u64::try_from(now.millis().saturating_sub(Self::EPOCH_MS)).unwrap_or(0);
+        let ms = ms.min(Self::MAX_MS);
         self.last = (self.last + 1).max(ms << Self::SEQUENCE_BITS);
         let (ms, sequence) =
             (self.last >> Self::SEQUENCE_BITS, self.last & ((1 << Self::SEQUENCE_BITS) - 1));
-        (ms << (Self::NODE_BITS + Self::SEQUENCE_BITS))
+        assert!(ms <= Self::MAX_MS, "the last id was made");
+        PoolId::FIRST_MADE
+            | (ms << (Self::NODE_BITS + Self::SEQUENCE_BITS))
             | (self.node << Self::SEQUENCE_BITS)
             | sequence
     }
@@ -245,7 +260,21 @@ mod tests {
             let id = ids.next(at);
             assert!(id > last);
             assert_eq!((id >> 12) & 1023, 3);
+            assert!(PoolId::new(id).is_some_and(PoolId::is_made));
             last = id;
+        }
+    }
+
+    #[test]
+    fn what_people_count_is_told_from_what_was_made() {
+        // Numbers from 1, milliseconds, ids of other makers that began in 2010, the first ones here.
+        for given in [1, 1_800_000_000_000, 2_100_000_000_000_000_000, 380_000_000_000_000_000] {
+            assert!(!PoolId::new(given).expect("an id").is_made());
+        }
+        let mut ids = Snowflake::new(1023);
+        for at in [i64::MIN, 0, 1_800_000_000_000, i64::MAX] {
+            let id = PoolId::new(ids.next(Timestamp::from_millis(at))).expect("it fits a column");
+            assert!(id.is_made());
         }
     }
 }

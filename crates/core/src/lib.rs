@@ -14,6 +14,7 @@ mod event;
 mod handle;
 mod ids;
 mod money;
+pub mod packets;
 mod pool;
 mod terms;
 mod time;
@@ -26,7 +27,7 @@ pub use handle::{Pools, handle};
 pub use ids::{BadId, ClaimId, Identity, PaymentId, PoolId, RequestId, Snowflake, UserId};
 pub use money::Cents;
 pub use pool::decide::{self, Decision};
-pub use pool::{Pool, PoolView, Tally};
+pub use pool::{Opened, Pool, PoolView, Tally};
 pub use terms::{
     Fault, Flow, Kind, LimitBy, MAX_BUCKETS, MAX_UNITS, PriceStep, Reclaim, Supply, Terms,
 };

@@ -5,18 +5,15 @@
 pub struct Cents(i64);
 
 impl Cents {
-    /// Nothing.
     pub const ZERO: Self = Self(0);
     /// The highest price of one unit: with [`crate::MAX_UNITS`] units no total can overflow.
     pub const MAX_PRICE: Self = Self(1_000_000_000);
 
-    /// So many cents.
     #[must_use]
     pub const fn new(cents: i64) -> Self {
         Self(cents)
     }
 
-    /// The number of cents.
     #[must_use]
     pub const fn get(self) -> i64 {
         self.0
@@ -32,7 +29,6 @@ impl Cents {
         )
     }
 
-    /// The sum of both amounts.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self(self.0.checked_add(other.0).expect("sums of bounded amounts fit in 63 bits"))

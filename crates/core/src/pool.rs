@@ -2,7 +2,7 @@
 //! changes and never refuses.
 //!
 //! Invariants, asserted in release builds too: `available + held + ordered + paid = total`;
-//! nobody has more than the limit; a claim leaves `held` or `ordered` at most once; for portions
+//! nobody has more than the limit; a claim leaves a state at most once; for portions
 //! the values taken and left add up to what was funded.
 
 pub mod decide;
@@ -12,6 +12,8 @@ mod payments;
 mod portions;
 mod records;
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
@@ -42,6 +44,8 @@ pub struct Pool {
     buyers: Index<Buyer>,
     requests: Index<u32>,
     payments: Payments,
+    /// May hold deadlines that no longer stand; the claim itself knows.
+    dues: BinaryHeap<Reverse<(Timestamp, u32)>>,
     hash: FixedState,
 }
 
@@ -73,6 +77,16 @@ impl Tally {
     }
 }
 
+/// Where a pool stands among those of its kind, which are listed in the order they were opened, and
+/// by id where that was at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Opened {
+    /// When it was opened.
+    pub at: Timestamp,
+    /// Which pool.
+    pub id: PoolId,
+}
+
 /// A pool as the outside sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolView {
@@ -102,6 +116,14 @@ pub struct PoolView {
     pub cleared: bool,
 }
 
+impl PoolView {
+    /// Where it stands among those of its kind.
+    #[must_use]
+    pub fn opened(&self) -> Opened {
+        Opened { at: self.opened_at, id: self.id }
+    }
+}
+
 impl Pool {
     /// An empty pool, from the event that opened it. `seed` spreads its hash tables.
     pub(crate) fn open(opened: &PoolState, seed: u64) -> Self {
@@ -118,6 +140,7 @@ impl Pool {
             buyers: Index::for_expected(expected),
             requests: Index::for_expected(expected),
             payments: Payments::new(expected),
+            dues: BinaryHeap::new(),
             hash: FixedState::with_seed(seed),
         }
     }
@@ -172,6 +195,21 @@ impl Pool {
         self.records.get(number)?.due(&self.terms)
     }
 
+    /// Its earliest deadline, which may turn out not to stand any more, and whose it is.
+    pub(crate) fn next_due(&self) -> Option<(Timestamp, u32)> {
+        self.dues.peek().map(|Reverse(next)| *next)
+    }
+
+    /// Takes the earliest deadline off the list.
+    pub(crate) fn drop_next_due(&mut self) {
+        self.dues.pop();
+    }
+
+    /// When it was opened.
+    pub(crate) fn opened_at(&self) -> Timestamp {
+        self.history[0].at
+    }
+
     pub(crate) fn claims(&self) -> u32 {
         self.records.len()
     }
@@ -193,6 +231,11 @@ impl Pool {
             Event::Claim(claim) if claim.version == 1 => self.count_granted(claim.id.number),
             Event::Claim(claim) => self.count_changed(claim),
             Event::Refund(_) => {}
+        }
+        if let Event::Claim(claim) = event
+            && let Some(due) = self.due(claim.id.number)
+        {
+            self.dues.push(Reverse((due, claim.id.number)));
         }
         self.assert_adds_up();
     }
@@ -229,6 +272,12 @@ impl Pool {
         }
     }
 
+    /// Whether claims are missing before the one that this event is about.
+    pub(crate) fn lacks(&self, event: &Event) -> bool {
+        let Event::Claim(claim) = event else { return false };
+        !self.is_cleared() && claim.id.number > self.records.len() + 1
+    }
+
     fn store_claim(&mut self, claim: &Claim) -> bool {
         let number = claim.id.number;
         if number == self.records.len() + 1 {
@@ -248,8 +297,12 @@ impl Pool {
 
     fn store_payment(&mut self, claim: &Claim, payment: &PaymentId) {
         let tag = self.tag(payment.as_str());
-        assert!(self.payments.find(tag, payment).is_none(), "a payment pays once");
         let number = claim.id.number;
+        // What is revoked keeps the payment that had paid it.
+        if claim.revoked().is_some() && self.records.get(number).is_some_and(|it| it.payment > 0) {
+            return;
+        }
+        assert!(self.payments.find(tag, payment).is_none(), "a payment pays once");
         let order = claim.replaces.unwrap_or(number);
         let place = self.payments.insert(tag, payment, order, Fate::Paid { claim: number });
         self.records.get_mut(number).expect("it was just stored").payment = place;
@@ -282,6 +335,9 @@ impl Pool {
             }
         }
         self.portions = Portions::of(&self.terms).restored(taken_portions);
+        let open = (1..=self.records.len())
+            .filter_map(|number| self.due(number).map(|due| Reverse((due, number))));
+        self.dues = open.collect::<Vec<_>>().into();
         self.assert_adds_up();
         self.portions.assert_adds_up(&self.terms);
     }
@@ -308,6 +364,7 @@ impl Pool {
             // Without a deadline it cost nothing, and was paid as it was ordered.
             State::Paid if claim.pay_by.is_none() => State::Held,
             State::Paid => State::Ordered,
+            State::Released if claim.payment.is_some() => State::Paid,
             State::Released if claim.has_order() => State::Ordered,
             State::Released => State::Held,
             State::Held => unreachable!("no claim becomes held after its grant"),
@@ -376,6 +433,7 @@ impl Pool {
         self.buyers = Index::for_expected(0);
         self.requests = Index::for_expected(0);
         self.payments = Payments::new(0);
+        self.dues = BinaryHeap::new();
         self.tally = Tally::default();
         self.portions.clear();
         self.available = 0;

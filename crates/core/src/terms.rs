@@ -46,8 +46,8 @@ pub struct Terms {
     pub flow: Flow,
     /// Whether a release gives the user's quota back.
     pub reclaim: Reclaim,
-    /// Over how many parts of a shared engine a very hot pool is spread; 1 is not at all. An
-    /// engine in one process has no use for more than one.
+    /// How many buckets a very hot pool is split into on a shared engine; 1 means not at all. The
+    /// embedded engine does nothing with it.
     pub buckets: u16,
 }
 
@@ -88,13 +88,13 @@ pub enum LimitBy {
 /// From `after_sold` units on, a unit costs `price`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PriceStep {
-    /// So many units are taken before this price holds.
+    /// How many units are taken before this price applies.
     pub after_sold: u32,
     /// The price from there on.
     pub price: Cents,
 }
 
-/// The way of a claim after it was granted.
+/// What a claim goes through after it was granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
     /// Paid at once.
@@ -232,8 +232,8 @@ impl Terms {
         Some(free.fold(Cents::ZERO, |sum, value| sum.plus(*value)))
     }
 
-    /// A price that depends on what all buckets have sold, and portions that are taken in order,
-    /// would need them to wait for each other.
+    /// Price steps depend on what all buckets have sold, and portions are taken in order. For
+    /// both, buckets would have to wait for each other.
     fn check_buckets(&self) -> Result<(), Fault> {
         let fault = |rule| Err(Fault { field: "buckets", rule });
         if !(1..=MAX_BUCKETS).contains(&self.buckets) {

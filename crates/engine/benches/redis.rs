@@ -10,7 +10,7 @@
 //! their medians. After each round what was granted is counted in Redis, so that nothing is
 //! measured that did not happen. `--quick` takes fewer claims and rounds; `--only`, which may be
 //! given several times, takes `no` or `always`, the name of a contender, a number of callers,
-//! `claims`, `sold-out`, `life` or `longest`.
+//! `claims`, `sold-out`, `buckets`, `life` or `longest`.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
@@ -41,6 +41,8 @@ const PREFIX: &str = "bench";
 const PAY_MS: u64 = 1_800_000;
 /// What the sold-out sale had.
 const FEW: u32 = 1_000;
+/// Of a sale that is spread.
+const BUCKETS: u16 = 6;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Contender {
@@ -116,6 +118,7 @@ async fn run() -> Result<()> {
             bench.claims(callers).await?;
         }
         bench.sold_out(512).await?;
+        bench.buckets(512).await?;
         bench.life(512).await?;
         bench.longest(4_096).await?;
     }
@@ -397,6 +400,74 @@ impl Bench {
         self.ask::<()>(cmd("FLUSHALL").arg("SYNC")).await
     }
 
+    /// A hot sale sold to its last unit, in one bucket and in several that have to lend each other units at
+    /// the end; and how often they did. All lie on one server here, so this shows what buckets cost, not
+    /// what they are for.
+    async fn buckets(&self, callers: usize) -> Result<()> {
+        if !self.wants(&[self.server, "buckets"]) {
+            return Ok(());
+        }
+        let count = self.count();
+        let (mut whole, mut spread, mut transfers) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..self.rounds() {
+            whole.push(self.sell_out(callers, count, 1).await?.0);
+            let (round, moved) = self.sell_out(callers, count, BUCKETS).await?;
+            spread.push(round);
+            transfers.push(moved);
+        }
+        transfers.sort_unstable();
+        println!(
+            "appendfsync {:<7} {callers:>5} callers  all {count} units sold: in one bucket {:.0} claims/s, {:.2} \
+             us of Redis for each, {:.1} in a call; in {BUCKETS} buckets {:.0} claims/s, {:.2} us, {:.1} in a \
+             call, {} transfers between them",
+            self.server,
+            median(&whole),
+            middle(&whole, |round| round.server_us),
+            middle(&whole, |round| round.batch),
+            median(&spread),
+            middle(&spread, |round| round.server_us),
+            middle(&spread, |round| round.batch),
+            transfers[transfers.len() / 2],
+        );
+        Ok(())
+    }
+
+    /// Sells every unit, and says how many transfers that took.
+    async fn sell_out(&self, callers: usize, count: u64, buckets: u16) -> Result<(Round, u64)> {
+        let engine = self.open().await?;
+        let flow = Flow::Order { pay_ms: PAY_MS };
+        let pool = sale_of(&engine, 1, u32::try_from(count)?, flow, buckets).await?;
+        let partitions = engine.partitions_of(pool, buckets);
+        let logged = || partitions.iter().map(|partition| engine.known(*partition)).sum::<u64>();
+        let (before, calls) = (logged(), engine.stats().batches.load(Ordering::Relaxed));
+        let asked = engine.clone();
+        let timed = self.crowd(callers, count, move |_, user| {
+            let (engine, wish) = (asked.clone(), wish(pool, user, false));
+            async move {
+                let wish = wish?;
+                loop {
+                    match engine.ask(Command::Claim(wish.clone())).await {
+                        Ok(reply) => match reply.into_claim() {
+                            Outcome::Done(_) => return Ok(()),
+                            other => bail!("not granted but {other:?}"),
+                        },
+                        // Others were faster with what was borrowed, again and again.
+                        Err(qiang_engine::Error::Overloaded) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+            }
+        });
+        let timed = timed.await?;
+        let calls = engine.stats().batches.load(Ordering::Relaxed) - calls;
+        let view = engine.pool(pool).await?.context("the pool is there")?;
+        ensure!(u64::from(view.tally.taken()) == count, "{count} were sold, but {view:?}");
+        // Each is lent and received; everything else in the logs is a claim.
+        let transfers = (logged() - before - count) / 2;
+        self.ask::<()>(cmd("FLUSHALL").arg("SYNC")).await?;
+        Ok((timed.round(count, calls, [0.0; 2]), transfers))
+    }
+
     /// The longest that Redis was busy with one command in each step of a large sale's life, by its own
     /// account. While it is, every other sale of that server waits.
     async fn longest(&self, callers: usize) -> Result<()> {
@@ -493,11 +564,7 @@ impl Bench {
     fn report(&self, contender: Contender, callers: usize, rounds: &[Round], peer: Option<f64>) {
         let name = contender.name();
         let per_sec = median(rounds);
-        let middle = |of: fn(&Round) -> f64| {
-            let mut all: Vec<f64> = rounds.iter().map(of).collect();
-            all.sort_by(f64::total_cmp);
-            all[all.len() / 2]
-        };
+        let middle = |of| middle(rounds, of);
         let p50 = middle(|round| round.p50.as_secs_f64() * 1e3);
         let p99 = middle(|round| round.p99.as_secs_f64() * 1e3);
         let batch = middle(|round| round.batch);
@@ -680,9 +747,13 @@ fn own_cpu_us() -> Result<f64> {
 }
 
 fn median(rounds: &[Round]) -> f64 {
-    let mut speeds: Vec<f64> = rounds.iter().map(|round| round.per_sec).collect();
-    speeds.sort_by(f64::total_cmp);
-    speeds[speeds.len() / 2]
+    middle(rounds, |round| round.per_sec)
+}
+
+fn middle(rounds: &[Round], of: fn(&Round) -> f64) -> f64 {
+    let mut all: Vec<f64> = rounds.iter().map(of).collect();
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
 }
 
 fn name(user: u64) -> String {
@@ -702,6 +773,10 @@ fn wish(pool: PoolId, user: u64, with_request: bool) -> Result<ClaimRequest> {
 }
 
 async fn sale(engine: &Engine, id: u64, stock: u32, flow: Flow) -> Result<PoolId> {
+    sale_of(engine, id, stock, flow, 1).await
+}
+
+async fn sale_of(engine: &Engine, id: u64, stock: u32, flow: Flow, buckets: u16) -> Result<PoolId> {
     let pool = PoolId::new(id).context("a positive id")?;
     let terms = Terms {
         kind: Kind::Sale,
@@ -716,7 +791,7 @@ async fn sale(engine: &Engine, id: u64, stock: u32, flow: Flow) -> Result<PoolId
         closes_at: None,
         flow,
         reclaim: Reclaim::Allowed,
-        buckets: 1,
+        buckets,
     };
     engine.ask(Command::Open { pool, terms: Arc::new(terms) }).await?;
     Ok(pool)

@@ -4,11 +4,11 @@
 //! What was asked is decided even if nobody waits for the answer any more.
 
 pub(crate) mod codec;
-mod counter;
 pub(crate) mod desk;
 mod files;
 pub(crate) mod journal;
 pub(crate) mod log;
+mod queue;
 pub(crate) mod sqlite;
 pub(crate) mod stats;
 mod wal;
@@ -23,14 +23,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use qiang_core::{
-    Book, Claim, ClaimId, Command, Event, Kind, PoolId, PoolState, PoolView, Refund, Reply,
+    Book, Claim, ClaimId, Command, Event, Kind, Opened, PoolId, PoolState, PoolView, Refund, Reply,
 };
 use tokio::sync::watch;
 
 use self::codec::Encoder;
-use self::counter::Counter;
 use self::desk::{Position, Question, Replies};
 use self::journal::{Batch, Journal as _, Write};
+use self::queue::Queue;
 use crate::engine::assert_terms_are_sound;
 use crate::{
     Clock, Error, JournalError, LogReader, OpenError, Poisoned, SqliteJournal, Stats, Writer,
@@ -59,7 +59,7 @@ pub struct Engine {
 #[derive(Debug)]
 struct Shared {
     folder: PathBuf,
-    counter: Counter<Arc<dyn Clock>>,
+    queue: Queue<Arc<dyn Clock>>,
     stats: Arc<Stats>,
     consumed: Arc<AtomicU64>,
     committer: Mutex<Option<JoinHandle<()>>>,
@@ -83,7 +83,7 @@ impl Engine {
         let (desk, mut committer) = writer.split();
         let shared = Arc::new(Shared {
             folder: options.folder,
-            counter: Counter::new(desk, options.queue),
+            queue: Queue::new(desk, options.queue),
             stats,
             consumed,
             committer: Mutex::new(None),
@@ -91,7 +91,7 @@ impl Engine {
         let run = {
             let shared = Arc::clone(&shared);
             move || {
-                shared.counter.commit_all(&mut committer);
+                shared.queue.commit_all(&mut committer);
                 drop(committer);
                 drop(lock);
             }
@@ -119,11 +119,15 @@ impl Engine {
         self.look(move |book, _| book.pool(id).map(qiang_core::Pool::view)).await
     }
 
-    /// Pools of a kind in the order they were opened, newest first, skipping `skip` and at most
-    /// `max`.
-    pub async fn pools(&self, kind: Kind, skip: usize, max: usize) -> Result<Vec<PoolView>, Error> {
+    /// Pools of a kind that were opened before `before`, newest first, at most `max`.
+    pub async fn pools(
+        &self,
+        kind: Kind,
+        before: Option<Opened>,
+        max: usize,
+    ) -> Result<Vec<PoolView>, Error> {
         self.look(move |book, _| {
-            book.newest(kind).skip(skip).take(max).map(qiang_core::Pool::view).collect()
+            book.newest(kind, before).take(max).map(qiang_core::Pool::view).collect()
         })
         .await
     }
@@ -170,7 +174,7 @@ impl Engine {
     /// Follows the position of the last durable event.
     #[must_use]
     pub fn durable(&self) -> watch::Receiver<u64> {
-        self.shared.counter.durable.subscribe()
+        self.shared.queue.durable.subscribe()
     }
 
     /// A reader of the durable events.
@@ -186,12 +190,12 @@ impl Engine {
     /// Why the engine stopped for good, if it did.
     #[must_use]
     pub fn poisoned(&self) -> Option<&str> {
-        self.shared.counter.poison()
+        self.shared.queue.poison()
     }
 
     /// Returns when the engine decides nothing any more: it was shut down, or could not go on.
     pub async fn ended(&self) {
-        let mut ended = self.shared.counter.ended.subscribe();
+        let mut ended = self.shared.queue.ended.subscribe();
         // The sender lives as long as `self`.
         let _gone = ended.wait_for(|ended| *ended).await;
     }
@@ -210,7 +214,7 @@ impl Engine {
     /// How many answers wait for the journal.
     #[must_use]
     pub fn queue_depth(&self) -> usize {
-        self.shared.counter.waiting()
+        self.shared.queue.waiting()
     }
 
     /// The data folder.
@@ -221,7 +225,7 @@ impl Engine {
 
     /// Takes nothing more, answers everything taken, and gives the folder free. Blocks.
     pub fn shut_down(&self) {
-        self.shared.counter.close();
+        self.shared.queue.close();
         let mut committer = self.shared.committer.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(committer) = committer.take() {
             // A panic in there was reported when it happened.
@@ -231,7 +235,7 @@ impl Engine {
 
     async fn put(&self, question: Question) -> Result<Replies, Error> {
         let asked = question.len() as u64;
-        self.shared.counter.ask(question).await.inspect_err(|error| {
+        self.shared.queue.ask(question).await.inspect_err(|error| {
             if *error == Error::Overloaded {
                 self.shared.stats.overloaded.fetch_add(asked, Ordering::Relaxed);
             }
@@ -240,7 +244,7 @@ impl Engine {
 
     /// Looks at the book, and says what was seen when all of it is durable.
     async fn look<T>(&self, look: impl FnOnce(&Book, Position) -> T) -> Result<T, Error> {
-        self.shared.counter.look(look).await
+        self.shared.queue.look(look).await
     }
 }
 
@@ -269,7 +273,17 @@ pub fn import(folder: &Path, events: &[Event]) -> Result<(), OpenError> {
 /// at the latest.
 #[derive(Debug)]
 pub struct FolderLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for FolderLock {
+    /// Closing the file is not enough: a process that is being started beside this one has it open
+    /// too, for the moment between fork and exec, and the lock would last as long.
+    fn drop(&mut self) {
+        if let Err(error) = self.file.unlock() {
+            tracing::warn!("the lock of the data folder was not given back: {error}");
+        }
+    }
 }
 
 impl FolderLock {
@@ -287,7 +301,7 @@ impl FolderLock {
                 let pid = std::process::id();
                 let written = file.set_len(0).and_then(|()| writeln!(file, "{pid}"));
                 written.map_err(unusable)?;
-                Ok(Self { _file: file })
+                Ok(Self { file })
             }
             Err(TryLockError::WouldBlock) => {
                 let mut owner = String::new();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use qiang_core::{
-    Claim, ClaimId, Command, Event, Kind, PoolId, PoolState, PoolView, Refund, Reply,
+    Claim, ClaimId, Command, Event, Kind, Opened, PoolId, PoolState, PoolView, Refund, Reply,
 };
 
 use crate::{Error, JournalError, LogError, LogReader, Stats, embedded, redis, sql};
@@ -82,10 +82,15 @@ impl Engine {
         wait!(self, engine => engine.pool(id))
     }
 
-    /// Pools of a kind in the order they were opened, newest first, skipping `skip` and at most
-    /// `max`.
-    pub async fn pools(&self, kind: Kind, skip: usize, max: usize) -> Result<Vec<PoolView>, Error> {
-        wait!(self, engine => engine.pools(kind, skip, max))
+    /// Pools of a kind that were opened before `before`, newest first, at most `max`. Fewer than
+    /// `max` does not say that there are no older ones; none does.
+    pub async fn pools(
+        &self,
+        kind: Kind,
+        before: Option<Opened>,
+        max: usize,
+    ) -> Result<Vec<PoolView>, Error> {
+        wait!(self, engine => engine.pools(kind, before, max))
     }
 
     /// A pool as its last change left it.

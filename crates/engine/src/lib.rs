@@ -5,12 +5,14 @@
 //! answer ([`qiang_core::Refusal`]); [`Error`] says that the engine could not do its work, and
 //! whether it may have happened; a broken invariant is a panic, from which the log recovers.
 
+mod cache;
 mod clock;
 pub mod embedded;
 mod engine;
 mod error;
 pub mod redis;
 pub mod sql;
+pub mod walk;
 
 pub use clock::{Clock, ManualClock, Stopwatch, SystemClock};
 pub use embedded::FolderLock;

@@ -26,13 +26,13 @@ mod tags;
 mod url;
 mod wire;
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use qiang_core::{
-    Claim, ClaimId, ClaimRequest, Command, Kind, Outcome, PoolId, PoolState, PoolView, Refund,
-    Refusal, Reply, Terms, Timestamp,
+    Claim, ClaimId, ClaimRequest, Command, Kind, Opened, Outcome, PoolId, PoolState, PoolView,
+    Refund, Refusal, Reply, Terms, Timestamp, decide,
 };
 use redis::{Cmd, Script, Value, cmd};
 use tokio::sync::Notify;
@@ -48,10 +48,12 @@ pub use self::url::{BadUrl, Place};
 use self::cell::{Cell, CellId, Keys, PartitionKeys};
 use self::dues::Sweep;
 use self::era::Era;
+use self::lanes::Lanes;
 use self::link::Link;
 use self::money::Doing;
 use self::sold_out::{Memory, Now};
 use self::wire::{Ask, Said};
+use crate::cache::Cache;
 use crate::engine::assert_terms_are_sound;
 use crate::{Clock, Error, Stats, chain};
 
@@ -121,8 +123,10 @@ impl Code {
 
 /// The number of the layout of keys and values. A Redis with another one is left alone.
 const FORMAT: u32 = 2;
-/// Cells remembered; those that nobody asks about go first.
+/// Cells remembered; of those that nobody waits for, the one least asked about goes first.
 const MAX_CELLS: usize = 16_384;
+/// Pools whose terms are remembered; the one least asked about goes first, and is read again.
+const MAX_TERMS: usize = 16_384;
 
 /// Where an engine on Redis has the time from.
 #[derive(Debug, Clone)]
@@ -236,9 +240,13 @@ struct Shared {
     node: u64,
     waiting: AtomicUsize,
     calls: AtomicU64,
-    cells: RwLock<HashMap<CellId, Arc<Cell>>>,
-    /// Terms never change, so they are read once.
-    terms: RwLock<HashMap<PoolId, Arc<Terms>>>,
+    cells: RwLock<Cache<CellId, Arc<Cell>>>,
+    /// Terms never change, so they are seldom read twice.
+    terms: RwLock<Cache<PoolId, Arc<Terms>>>,
+    /// For each partition the lanes that calls are made on.
+    lanes: Box<[Lanes]>,
+    /// Whether the pools that have buckets were looked for.
+    found_spread: AtomicBool,
     /// For each partition its epoch as this process knows it.
     eras: Box<[RwLock<Arc<Era>>]>,
     latest: AtomicU64,
@@ -263,8 +271,10 @@ impl Engine {
             node: options.node,
             waiting: AtomicUsize::new(0),
             calls: AtomicU64::new(0),
-            cells: RwLock::default(),
-            terms: RwLock::default(),
+            cells: RwLock::new(Cache::new(MAX_CELLS)),
+            terms: RwLock::new(Cache::new(MAX_TERMS)),
+            lanes: (0..place.partitions).map(|_| Lanes::default()).collect(),
+            found_spread: AtomicBool::new(false),
             eras: (0..place.partitions).map(era).collect(),
             lost: Arc::clone(&lost),
             latest: AtomicU64::new(0),
@@ -318,6 +328,10 @@ impl Engine {
                 let ask = Ask::Release { number: claim.number, by, reason };
                 Box::pin(self.on_claim(claim, ask)).await.map(Reply::Claim)
             }
+            Command::Revoke { claim } => {
+                let ask = Ask::Revoke { number: claim.number };
+                Box::pin(self.on_claim(claim, ask)).await.map(Reply::Claim)
+            }
             Command::Pay(pay) => {
                 Box::pin(self.shared.money(pay, Doing::Pay)).await.map(Reply::Settlement)
             }
@@ -328,6 +342,9 @@ impl Engine {
     }
 
     async fn open_pool(&self, pool: PoolId, terms: Arc<Terms>) -> Result<Outcome<PoolView>, Error> {
+        if terms.buckets > 1 {
+            self.note_spread(pool).await?;
+        }
         // The first bucket last: it speaks for the pool, and there is none before it.
         for bucket in (1..terms.buckets).rev() {
             let cell = self.shared.cell(CellId { pool, bucket });
@@ -388,7 +405,8 @@ impl Engine {
 
     async fn clear(&self, pool: PoolId) -> Result<Outcome<PoolView>, Error> {
         // No part of it is dropped before all of it is over; what is over stays so.
-        let buckets = self.shared.terms(pool).await?.map_or(0, |terms| terms.buckets);
+        let terms = self.shared.terms(pool).await?;
+        let buckets = terms.as_ref().map_or(0, |terms| terms.buckets);
         for bucket in (0..buckets).filter(|_| buckets > 1) {
             let cell = self.shared.cell(CellId { pool, bucket });
             match self.shared.ask(&cell, Ask::MayClear).await? {
@@ -397,10 +415,20 @@ impl Engine {
                 other => unreachable!("asked whether a pool is over, answered {other:?}"),
             }
         }
-        if let Some(refusal) = self.on_others(pool, &Ask::Clear).await? {
+        if let Some(refusal) = self.on_others(pool, &Ask::Clear { forget: None }).await? {
             return Ok(Outcome::Refused(refusal));
         }
-        self.on_head(pool, Ask::Clear).await
+        let forget = terms.filter(|terms| decide::leaves_nothing(pool, terms));
+        let ask = Ask::Clear { forget: forget.as_ref().map(|terms| terms.kind) };
+        let cleared = self.on_head(pool, ask).await?;
+        if matches!(cleared, Outcome::Done(_)) {
+            if forget.is_some() {
+                self.shared.forget(pool);
+            } else if buckets > 1 {
+                self.drop_spread(pool).await?;
+            }
+        }
+        Ok(cleared)
     }
 
     /// A pool as it is now.
@@ -422,15 +450,26 @@ impl Engine {
         }
     }
 
-    /// Pools of a kind in the order they were opened, newest first, skipping `skip` and at most
-    /// `max`.
-    pub async fn pools(&self, kind: Kind, skip: usize, max: usize) -> Result<Vec<PoolView>, Error> {
-        let ids = self.shared.pool_ids(kind, skip.saturating_add(max)).await?;
-        let mut views = Vec::new();
-        for id in ids.into_iter().skip(skip) {
-            views.extend(self.pool(id).await?);
+    /// Pools of a kind that were opened before `before`, newest first, at most `max`; none only when
+    /// there are no older ones.
+    pub async fn pools(
+        &self,
+        kind: Kind,
+        mut before: Option<Opened>,
+        max: usize,
+    ) -> Result<Vec<PoolView>, Error> {
+        loop {
+            let listed = self.shared.pools_before(kind, before, max).await?;
+            let mut views = Vec::new();
+            for opened in &listed {
+                views.extend(self.pool(opened.id).await?);
+            }
+            // Those that were listed may all have been forgotten since.
+            if !views.is_empty() || listed.is_empty() {
+                return Ok(views);
+            }
+            before = listed.last().copied();
         }
-        Ok(views)
     }
 
     /// A pool as its last change left it.
@@ -463,13 +502,12 @@ impl Engine {
     /// Finishes what a process that died left half done between buckets. A server or a sale that
     /// does not answer keeps no other sale from being finished; the first failure is told at the end.
     pub async fn finish_transfers(&self) -> Result<(), Error> {
+        let mut finished = self.find_spread().await;
         let prefix = &self.place().prefix;
         let pools = self.shared.link.ask_each(|partition| {
-            // Only sales have buckets.
-            let key = PartitionKeys::pools(prefix, partition, Kind::Sale);
+            let key = PartitionKeys::spread(prefix, partition);
             cmd("ZRANGE").arg(key).arg(0).arg(-1).to_owned()
         });
-        let mut finished = Ok(());
         for answer in pools.await {
             let Ok(answer) = answer else {
                 finished = finished.and(Err(Error::Unavailable));
@@ -493,6 +531,8 @@ impl Engine {
             *era = Arc::new(era.next(epoch));
         }
         shared.terms.write().unwrap_or_else(PoisonError::into_inner).clear();
+        // What was put back may have been put there by an older version.
+        shared.found_spread.store(false, Ordering::Release);
         let cells = shared.cells.read().unwrap_or_else(PoisonError::into_inner);
         for cell in cells.values().filter(|cell| cell.partition == partition) {
             *cell.memory() = Memory::default();
@@ -610,7 +650,9 @@ impl Engine {
     /// The view of a pool from that of its first bucket: units in all of them. Units on their way
     /// from one bucket to another are nobody's, and so they are counted as available.
     async fn whole(&self, mut view: PoolView) -> Result<PoolView, Error> {
-        self.shared.remember_terms(view.id, &view.terms);
+        if !view.cleared {
+            self.shared.remember_terms(view.id, &view.terms);
+        }
         for bucket in 1..view.terms.buckets {
             let cell = self.shared.cell(CellId { pool: view.id, bucket });
             if let Outcome::Done(part) = self.shared.ask_pool(&cell, Ask::Look).await? {
@@ -636,12 +678,21 @@ impl Shared {
         }
         drop(cells);
         let mut cells = self.cells.write().unwrap_or_else(PoisonError::into_inner);
-        if cells.len() >= MAX_CELLS {
-            cells.retain(|_, cell| Arc::strong_count(cell) > 1);
+        // Somebody else may have made it since.
+        if let Some(cell) = cells.get(&id) {
+            return Arc::clone(cell);
         }
         let place = self.link.place();
-        let new = || Arc::new(Cell::new(id, id.partition(place.partitions), &place.prefix));
-        Arc::clone(cells.entry(id).or_insert_with(new))
+        let cell = Arc::new(Cell::new(id, id.partition(place.partitions), &place.prefix));
+        cells.insert(id, Arc::clone(&cell), |cell| Arc::strong_count(cell) == 1);
+        cell
+    }
+
+    /// Forgets a pool of which nothing is left.
+    fn forget(&self, pool: PoolId) {
+        self.terms.write().unwrap_or_else(PoisonError::into_inner).remove(&pool);
+        let mut cells = self.cells.write().unwrap_or_else(PoisonError::into_inner);
+        cells.remove(&CellId::head(pool));
     }
 
     /// Fails when a master that Sentinel replaced could go on selling.
@@ -682,11 +733,11 @@ impl Shared {
     }
 
     fn remember_terms(&self, pool: PoolId, terms: &Arc<Terms>) {
-        let mut all = self.terms.write().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MAX_CELLS {
-            all.clear();
+        let known = self.terms.read().unwrap_or_else(PoisonError::into_inner).get(&pool).is_some();
+        if !known {
+            let mut all = self.terms.write().unwrap_or_else(PoisonError::into_inner);
+            all.insert(pool, Arc::clone(terms), |_| true);
         }
-        all.insert(pool, Arc::clone(terms));
     }
 
     async fn ask_pool(

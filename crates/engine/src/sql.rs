@@ -31,7 +31,8 @@ use std::time::Duration;
 
 use qiang_core::decide::Facts;
 use qiang_core::{
-    Claim, ClaimId, Command, Kind, PoolId, PoolState, PoolView, Refund, Reply, Terms, Timestamp,
+    Claim, ClaimId, Command, Kind, Opened, PoolId, PoolState, PoolView, Refund, Reply, Terms,
+    Timestamp,
 };
 use qiang_sql::{Database, Listed, MAX_ITEMS, Row, sql};
 use tokio::sync::watch;
@@ -166,11 +167,15 @@ impl Engine {
         Ok(self.shared.look(id).await?.map(|pool| pool.state))
     }
 
-    /// Pools of a kind by the time they were opened, newest first, skipping `skip` and at most
-    /// `max`.
-    pub async fn pools(&self, kind: Kind, skip: usize, max: usize) -> Result<Vec<PoolView>, Error> {
+    /// Pools of a kind that were opened before `before`, newest first, at most `max`.
+    pub async fn pools(
+        &self,
+        kind: Kind,
+        before: Option<Opened>,
+        max: usize,
+    ) -> Result<Vec<PoolView>, Error> {
         self.expire_due().await?;
-        let excerpts = self.shared.newest(kind, skip, max).await.map_err(told)?;
+        let excerpts = self.shared.newest(kind, before, max).await.map_err(told)?;
         Ok(excerpts.iter().map(Facts::view).collect())
     }
 
@@ -314,7 +319,7 @@ impl Shared {
                              LEFT JOIN engine_portions
                                 ON engine_portions.pool_id = engine_pools.id
                                 AND engine_portions.claim = 0
-                             WHERE engine_pools.id = ?"
+                             WHERE engine_pools.id = ? AND to_sweep < 2"
                 ),
                 &[id(pool), self.now().millis().into(), id(pool)],
             )
@@ -351,21 +356,30 @@ impl Shared {
         Ok(excerpts)
     }
 
-    async fn newest(&self, kind: Kind, skip: usize, max: usize) -> Result<Vec<Excerpt>, Fault> {
+    async fn newest(
+        &self,
+        kind: Kind,
+        before: Option<Opened>,
+        max: usize,
+    ) -> Result<Vec<Excerpt>, Fault> {
+        let (at, before) = before
+            .map_or((i64::MAX, i64::MAX.into()), |before| (before.at.millis(), id(before.id)));
         let found = self
             .database
             .fetch_all(
                 sql!(
                     [POOLS] "SELECT {engine_pools}, place FROM (
-                                SELECT {engine_pools} FROM engine_pools WHERE kind = ?
-                                ORDER BY opened_at DESC, id DESC LIMIT ? OFFSET ?
+                                SELECT {engine_pools} FROM engine_pools
+                                WHERE kind = ? AND to_sweep < 2 AND opened_at <= ?
+                                    AND (opened_at < ? OR id < ?)
+                                ORDER BY opened_at DESC, id DESC LIMIT ?
                              ) engine_pools
                              LEFT JOIN engine_portions
                                 ON engine_portions.pool_id = engine_pools.id
                                 AND engine_portions.claim = 0
                              ORDER BY engine_pools.opened_at DESC, engine_pools.id DESC"
                 ),
-                &[kind.as_str().into(), number(max).into(), number(skip).into()],
+                &[kind.as_str().into(), at.into(), at.into(), before, number(max).into()],
             )
             .await?;
         self.excerpts(&found, |_| Ok(())).await
@@ -415,9 +429,11 @@ impl Shared {
                 sql!(
                     [PAYMENTS] "SELECT {engine_payments} FROM engine_payments
                                 WHERE pool_id = ? AND place >= ? AND claim IS NULL
+                                    AND NOT EXISTS (SELECT 1 FROM engine_pools
+                                        WHERE id = ? AND to_sweep = 2)
                                 ORDER BY place LIMIT ?"
                 ),
-                &[id(pool), number(from).into(), number(max).into()],
+                &[id(pool), number(from).into(), id(pool), number(max).into()],
             )
             .await?;
         found.iter().map(|row| rows::refund(row, pool)).collect()

@@ -1,16 +1,15 @@
 //! The command line.
 //!
 //! Data goes to stdout, talk to stderr, so that every command can stand in a pipe. A command is
-//! one file under `cli/` with its `Args` and a `run`; this file only knows their names.
+//! one file under `cli/` with its `Args` and a `run`; this file only knows their names. Commands of
+//! domains are in their crates, and listed in [`crate::domains`].
 
-mod audit;
 mod bench;
 mod config_check;
 mod demo;
 mod export;
 mod import;
 mod migrate;
-mod output;
 mod serve;
 mod tokens;
 
@@ -22,9 +21,15 @@ use std::str::FromStr;
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 
-use crate::client;
-use crate::config::{self, Config, Sources};
-use qiang_load::words::amount;
+use crate::config::Config;
+use crate::domains;
+use qiang_app::cli::output::{self, amount};
+use qiang_app::cli::{Exit, Misuse};
+use qiang_app::client;
+use qiang_app::config::{self, Sources};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 const AFTER_HELP: &str = "\
 Configuration, the later ones stronger: defaults, qiang.toml, the environment
@@ -65,7 +70,8 @@ enum Command {
     Demo(demo::Args),
     Bench(bench::Args),
     Tokens(tokens::Args),
-    Audit(audit::Args),
+    #[command(flatten)]
+    OfDomain(domains::Commands),
     Migrate(migrate::Args),
     Export(export::Args),
     Import(import::Args),
@@ -135,7 +141,11 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
             }
             bench::run(args, &Config::load(Sources::default())?)
         }
-        Command::Audit(args) => audit::run(args, &cli.global.config()?),
+        Command::OfDomain(command) => {
+            let config = cli.global.config()?;
+            log_to_stderr(&config)?;
+            runtime()?.block_on(command.run(&config))
+        }
         Command::Migrate(args) => migrate::run(args, &cli.global.config()?),
         Command::Export(args) => export::run(args, &cli.global.config()?),
         Command::Import(args) => import::run(args, &cli.global.config()?),
@@ -160,13 +170,6 @@ where
     }
 }
 
-/// An admin's token that was brought along for a server that runs elsewhere. The variable is not
-/// read by the parser: without a URL it is nobody's business, and no mistake either.
-fn token_for(url: Option<&str>, given: Option<&str>) -> Option<String> {
-    let variable = || std::env::var("QIANG_TOKEN").ok().filter(|token| !token.is_empty());
-    url.and_then(|_| given.map(str::to_owned).or_else(variable))
-}
-
 /// The threads a command works with.
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -175,31 +178,11 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 
 /// Logs to stderr, as the configuration asks.
 fn log_to_stderr(config: &Config) -> anyhow::Result<()> {
-    let filter = tracing_subscriber::EnvFilter::try_new(&config.log.filter)?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let color = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    log.with_ansi(color).try_init().map_err(|error| anyhow::anyhow!(error))
-}
-
-/// A command line that makes no sense, found after it was taken apart.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct Misuse(&'static str);
-
-/// How a command ends, other than well.
-#[derive(Debug, Clone, Copy)]
-enum Exit {
-    Failed,
-    Misused,
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        Self::from(match exit {
-            Exit::Failed => 1,
-            Exit::Misused => 2,
-        })
-    }
+    // The most that is shown of a module is decided by the filter, not by the format.
+    let log = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE);
+    let log = log.with_writer(std::io::stderr).with_ansi(color).finish();
+    Ok(log.with(config.app.log.filter.clone()).try_init()?)
 }
 
 #[cfg(test)]

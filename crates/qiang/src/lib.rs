@@ -1,33 +1,17 @@
 //! qiang (抢): hands out scarce things to a crowd, exactly.
 //!
-//! The product behind the `qiang` binary, as a library so that tests can drive it whole.
+//! The product behind the `qiang` binary, as a library so that tests can drive it whole: the doors,
+//! the command line, and the list of domains.
 
-pub mod app;
-pub mod audit;
 pub mod cli;
-pub mod client;
 pub mod config;
-pub mod consumer;
-pub mod entry;
-pub mod epochs;
+pub mod domains;
+mod give_back;
 pub mod http;
-pub mod jobs;
 pub mod listener;
-pub mod metrics;
-pub mod nodes;
-pub mod orders;
-pub mod payments;
-pub mod probes;
-pub mod records;
+pub mod operations;
 pub mod resp;
-pub mod reviews;
-pub mod running;
-pub mod sales;
-pub mod secrets;
 pub mod server;
-pub mod signature;
-pub mod token;
 pub mod transfer;
-pub mod workers;
 
-pub(crate) use qiang_engine::chain;
+pub use qiang_app::{client, running};

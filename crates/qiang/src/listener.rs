@@ -1,10 +1,11 @@
-//! Addresses to listen on, and connections accepted up to a number.
+//! Addresses to listen on, and connections accepted up to a number, and counted.
 
 use std::future::Future;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, ready};
 use std::time::Duration;
 
@@ -12,10 +13,10 @@ use bytes::BytesMut;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use crate::entry::Origin;
+use qiang_app::Origin;
 
 /// After a failed accept (no file descriptors, mostly) it makes no sense to try at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -59,14 +60,67 @@ pub enum ListenError {
     },
 }
 
+/// An address that was taken, and its connections.
+#[derive(Debug)]
+pub struct Listener {
+    socket: TcpListener,
+    /// How many connections there are.
+    pub connections: Arc<Connections>,
+}
+
+/// How many connections are open at one address, and how many have been.
+#[derive(Debug, Default)]
+pub struct Connections {
+    open: AtomicUsize,
+    /// The most that were open at a time since [`Connections::count_anew`].
+    most: AtomicUsize,
+}
+
+impl Connections {
+    /// So many fewer are open than at the busiest moment since [`Connections::count_anew`].
+    pub fn gone(&self) -> usize {
+        self.most.load(Ordering::Relaxed).saturating_sub(self.open.load(Ordering::Relaxed))
+    }
+
+    /// Forgets the busiest moment.
+    pub fn count_anew(&self) {
+        self.most.store(self.open.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// The place of an open connection, free again when this is dropped.
+pub(crate) struct Place {
+    connections: Arc<Connections>,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Place {
+    pub(crate) fn take(
+        connections: &Arc<Connections>,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Self {
+        let open = connections.open.fetch_add(1, Ordering::Relaxed) + 1;
+        connections.most.fetch_max(open, Ordering::Relaxed);
+        Self { connections: Arc::clone(connections), _permit: permit }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.connections.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Takes an address, which was chosen with a setting, and says which one it is. Whoever connects
 /// waits in the kernel until accepted, up to [`BACKLOG`] of them.
 pub fn listen(
     address: SocketAddr,
     setting: &'static str,
-) -> Result<(TcpListener, SocketAddr), ListenError> {
-    let taken = bound(address);
-    let taken = taken.and_then(|listener| listener.local_addr().map(|at| (listener, at)));
+) -> Result<(Listener, SocketAddr), ListenError> {
+    let taken = bound(address).and_then(|socket| {
+        let at = socket.local_addr()?;
+        Ok((Listener { socket, connections: Arc::default() }, at))
+    });
     taken.map_err(|source| match source.kind() {
         std::io::ErrorKind::AddrInUse => ListenError::InUse { address, setting },
         _ => ListenError::Unusable { address, setting, source },
@@ -117,20 +171,21 @@ pub fn raise_open_files() -> Option<u64> {
 /// Accepts connections until told to stop, at most `max` at a time, and lets each be served by
 /// its own task.
 pub async fn accept<F>(
-    listener: TcpListener,
+    listener: Listener,
     max: usize,
     stop: &CancellationToken,
     mut serve: impl FnMut(TcpStream, Origin) -> F,
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
+    let Listener { socket, connections } = listener;
     let places = Arc::new(Semaphore::new(max));
     loop {
         let accepted = async {
-            let place = Arc::clone(&places).acquire_owned().await;
-            (place, listener.accept().await)
+            let permit = Arc::clone(&places).acquire_owned().await;
+            (permit.ok(), socket.accept().await)
         };
-        let (place, accepted) = tokio::select! {
+        let (permit, accepted) = tokio::select! {
             accepted = accepted => accepted,
             () = stop.cancelled() => return,
         };
@@ -144,6 +199,7 @@ pub async fn accept<F>(
                 // In a box of its own, or the task would have room for it twice.
                 let origin = Origin { peer: peer.ip().to_canonical() };
                 let serving = Box::pin(serve(stream, origin));
+                let place = Place::take(&connections, permit);
                 tokio::spawn(async move {
                     serving.await;
                     drop(place);

@@ -15,29 +15,31 @@ pub mod tls;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::net::{TcpListener, TcpStream};
+use qiang_sales::Sales;
+use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::connection::Patience;
 use self::session::Session;
-use crate::app::App;
-use crate::listener;
+use crate::config::Resp;
+use crate::listener::{self, Listener};
 
 /// Serves until told to stop; then takes nothing new, and returns when everything heard is
 /// answered or the grace is over.
 pub async fn serve(
-    listener: TcpListener,
+    listener: Listener,
     tls: Option<tls::Door>,
-    app: Arc<App>,
+    sales: Sales,
+    settings: Resp,
     stop: CancellationToken,
 ) {
-    let http = &app.config.http;
+    let (http, settings) = (&sales.app.config.http, Arc::new(settings));
     let patience = Patience { sign_in: http.header_timeout, rest: http.body_timeout };
     let (connections, last_id) = (TaskTracker::new(), AtomicU64::new(0));
     let serve = |stream: TcpStream, origin| {
         let id = last_id.fetch_add(1, Ordering::Relaxed) + 1;
-        let session = Session::new(Arc::clone(&app), id, origin);
+        let session = Session::new(sales.clone(), Arc::clone(&settings), id, origin);
         let (tls, stop) = (tls.clone(), stop.child_token());
         connections.track_future(async move {
             let Some(tls) = tls else {
@@ -49,7 +51,7 @@ pub async fn serve(
             }
         })
     };
-    listener::accept(listener, app.config.resp.max_connections, &stop, serve).await;
+    listener::accept(listener, settings.max_connections, &stop, serve).await;
     connections.close();
     if tokio::time::timeout(http.shutdown_grace, connections.wait()).await.is_err() {
         tracing::warn!("some RESP connections were still open when the grace was over");

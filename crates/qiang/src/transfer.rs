@@ -12,12 +12,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, Write};
 use std::ops::RangeInclusive;
 
-use qiang_core::{Event, PaymentId, PoolChange, PoolId, Refund, Timestamp};
+use qiang_core::{Event, PaymentId, PoolChange, PoolId, Refund, Timestamp, decide};
 use qiang_engine::redis::PoolRecord;
 
 pub use self::check::Sale;
 use self::line::Line;
-use qiang_load::words::many;
+use qiang_app::cli::output::many;
 
 /// The format this version writes. The first one did not say what was sent back, nor which sale is
 /// the current one.
@@ -120,6 +120,14 @@ impl Known {
     fn settled_at(&self, refund: &Refund) -> Option<Timestamp> {
         self.settled.get(&(refund.order.pool, refund.payment.clone())).copied()
     }
+
+    fn settle(&mut self, refund: &Refund, at: Timestamp) -> Result<(), String> {
+        if at < refund.at {
+            return Err("the refund was settled before it was due".into());
+        }
+        self.settled.insert((refund.order.pool, refund.payment.clone()), at);
+        Ok(())
+    }
 }
 
 /// All that a file holds, checked.
@@ -156,7 +164,8 @@ impl<W: Write> Writer<W> {
             }
             let settled_at = match &event {
                 Event::Refund(refund) => known.settled_at(refund),
-                Event::Pool(_) | Event::Claim(_) => None,
+                Event::Claim(claim) => claim.revoked().and_then(|refund| known.settled_at(&refund)),
+                Event::Pool(_) => None,
             };
             put(&mut self.to, &Line::of(&event, settled_at))?;
         }
@@ -224,16 +233,19 @@ pub fn read(from: impl BufRead, now: Timestamp) -> Result<Contents, Error> {
             }
             Event::Claim(claim) => {
                 count.claims += 1;
+                if let Some(at) = settled_at {
+                    let Some(refund) = claim.revoked() else {
+                        return Err(wrong("nothing is owed back of this claim".into()));
+                    };
+                    known.settle(&refund, at).map_err(wrong)?;
+                }
                 record.claims.push(claim);
                 lines.claims.push(line);
             }
             Event::Refund(refund) => {
                 count.refunds += 1;
                 if let Some(at) = settled_at {
-                    if at < refund.at {
-                        return Err(wrong("the refund was settled before it was due".into()));
-                    }
-                    known.settled.insert((refund.order.pool, refund.payment.clone()), at);
+                    known.settle(&refund, at).map_err(wrong)?;
                 }
                 record.refunds.push(refund);
                 lines.refunds.push(line);
@@ -259,7 +271,7 @@ fn sale(id: &str) -> Result<PoolId, String> {
 }
 
 /// Gathers what an engine holds, event by event, into sales. Those that were cleared keep their
-/// history, so that their ids are not used again.
+/// history, so that their ids are not used again; of those with made ids nothing is left.
 #[must_use]
 pub fn gathered(events: impl IntoIterator<Item = Event>) -> Vec<PoolRecord> {
     let mut sales = BTreeMap::<PoolId, PoolRecord>::new();
@@ -278,5 +290,10 @@ pub fn gathered(events: impl IntoIterator<Item = Event>) -> Vec<PoolRecord> {
             Event::Refund(refund) => record.refunds.push(refund),
         }
     }
-    sales.into_values().collect()
+    let is_gone = |record: &PoolRecord| {
+        record.history.last().is_some_and(|last| {
+            last.change == PoolChange::Cleared && decide::leaves_nothing(last.id, &last.terms)
+        })
+    };
+    sales.into_values().filter(|record| !is_gone(record)).collect()
 }

@@ -4,8 +4,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use qiang::secrets::{FILE_NAME, Secret, Secrets};
-use qiang::token::{Key, Principal, Role};
+use qiang_app::secrets::{FILE_NAME, Secret, Secrets};
+use qiang_app::token::{Key, Principal, Role};
 use qiang_engine::{Clock as _, SystemClock};
 
 fn command(folder: &Path, args: &[&str]) -> Command {

@@ -11,10 +11,10 @@ use crate::statement::Statement;
 use crate::value::Params;
 use crate::{Dialect, Existing, Table, Transaction};
 
-/// log₂ of the most rows one statement carries: enough that the way to the database and back
-/// costs nothing for each row.
+/// log₂ of the most rows in one statement: enough that the round trip costs next to nothing for
+/// each row.
 const MAX_ROWS_LOG2: usize = 8;
-/// About what a parameter takes on its way.
+/// About how many bytes a parameter takes.
 const BYTES_OF_A_PARAMETER: usize = 14;
 
 /// `INSERT` for any number of rows of a table.

@@ -12,8 +12,8 @@ use crate::row::{Inner, Row};
 use crate::value::{Arguments, Params};
 use crate::{Dialect, Statement};
 
-/// How long a server may think about one statement. Servers end it themselves before that, so
-/// this is for those that have gone without a word.
+/// How long one statement may take. Servers end it themselves before that, so this is for servers
+/// that vanished.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(90);
 
 pub(crate) enum Connection {
@@ -114,7 +114,7 @@ impl Connection {
         in_time(dialect, running).await
     }
 
-    /// Has it closed instead of handed to somebody else.
+    /// Closes it in the end instead of returning it to the pool.
     pub(crate) fn close_on_drop(&mut self) {
         match self {
             Self::Sqlite(connection) => connection.close_on_drop(),
@@ -124,7 +124,7 @@ impl Connection {
     }
 }
 
-/// A file answers, or says that it cannot; a server may be silent for ever.
+/// SQLite answers or fails. A server may never answer, so it gets a time limit.
 async fn in_time<T>(dialect: Dialect, running: impl Future<Output = sqlx::Result<T>>) -> Result<T> {
     if dialect == Dialect::Sqlite {
         return Ok(running.await?);

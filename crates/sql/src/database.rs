@@ -21,9 +21,9 @@ use crate::url::{Target, shown};
 use crate::value::{Params, Value};
 use crate::{Dialect, Row, Statement};
 
-/// How long a server may take to let somebody in.
+/// How long connecting to a server may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// A connection that was unused for so long is asked whether it is still there.
+/// A connection that was unused for so long is pinged before it is used.
 const TRUSTED: Duration = Duration::from_secs(1);
 /// An unused connection is closed after this; servers close it after twice the time. The
 /// transaction of a process that froze ends sooner where the server can do that: MySQL cannot.
@@ -31,16 +31,16 @@ const IDLE: Duration = Duration::from_secs(60);
 /// All statements of all sizes, and room for the rest.
 const CACHED_STATEMENTS: usize = 256;
 
-/// `"name"` is a name, as everywhere else; what does not fit is refused, not cut; a lock that nobody
-/// lets go is not waited for without end. How commits are synced is for the server to say.
+/// `"name"` is a name, as in the other databases. A value that does not fit is refused, not cut.
+/// Waiting for a lock has a limit. How commits are synced is left to the server.
 const MYSQL_SESSION: &str = "\
     SET SESSION sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', \
         SESSION innodb_lock_wait_timeout = 10, SESSION wait_timeout = 120 \
         /*M! , SESSION idle_transaction_timeout = 15 */";
 const MYSQL_ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
 
-/// A commit waits for the disk also where the server is set up not to. Whether transactions may write is
-/// left to the server: an administrator who made it read-only means it.
+/// A commit waits for the disk, even if the server is set up not to wait. Whether transactions may
+/// write is left to the server, because an administrator may have made it read-only on purpose.
 const POSTGRES_SESSION: &str = "
      SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED;
      SET lock_timeout = '10s';
@@ -100,7 +100,6 @@ impl Database {
         Ok(Self { pools, name: shown(url).into() })
     }
 
-    /// Which SQL it speaks.
     #[must_use]
     pub fn dialect(&self) -> Dialect {
         match self.pools {
@@ -193,8 +192,9 @@ impl fmt::Debug for Database {
     }
 }
 
-/// A connection for one statement. One whose answer was not waited for, because it took too long
-/// or the caller went away, is closed: the answer would meet somebody else's question.
+/// A connection for one statement. If nobody waited for its answer, because it took too long or
+/// the caller went away, the connection is closed: the late answer would be read as the answer to
+/// the next statement.
 struct Lent(Connection, bool);
 
 impl Lent {
@@ -245,8 +245,8 @@ async fn open_postgres(
     Ok(pool.connect_lazy_with(options))
 }
 
-/// A pool tries again and again and then says only that it took too long; one connection made by
-/// hand says why there is none.
+/// Makes one connection without the pool, to learn why it fails: the pool would retry and then
+/// report only a timeout.
 async fn try_out<O>(options: &O, server: &Server) -> Result<()>
 where
     O: ConnectOptions<Connection: Sized>,

@@ -5,16 +5,14 @@ use std::fmt;
 /// Which SQL a database speaks. MariaDB speaks MySQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dialect {
-    /// A file, or rather two, in the process itself.
+    /// A file, opened in this process.
     Sqlite,
     /// A MySQL or MariaDB server.
     MySql,
-    /// A PostgreSQL server.
     Postgres,
 }
 
 impl Dialect {
-    /// All of them.
     pub const ALL: [Self; 3] = [Self::Sqlite, Self::MySql, Self::Postgres];
 
     /// The word for it, as in URLs.
@@ -38,7 +36,7 @@ impl Dialect {
         }
     }
 
-    /// What a `SELECT` ends with whose rows nobody else may touch. A transaction of SQLite has the
+    /// The end of a `SELECT` that locks its rows. Empty on SQLite, where a transaction has the
     /// whole file.
     pub(crate) const fn lock(self) -> &'static str {
         match self {
@@ -47,7 +45,7 @@ impl Dialect {
         }
     }
 
-    /// The same, without those rows that somebody else has.
+    /// The same, but rows that somebody else has locked are left out.
     pub(crate) const fn skip_locked(self) -> &'static str {
         match self {
             Self::Sqlite => "",

@@ -13,7 +13,6 @@ use sqlx::error::{DatabaseError, ErrorKind};
 use sqlx::mysql::MySqlDatabaseError;
 use sqlx::postgres::PgDatabaseError;
 
-/// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a database did not do what was asked.
@@ -28,12 +27,11 @@ pub enum Error {
         /// The URL, without its password.
         url: String,
     },
-    /// The URL begins well and goes on badly.
+    /// The URL's scheme is known; the rest is malformed.
     #[error("the database url {url:?} cannot be read")]
     BadUrl {
         /// The URL, without its password.
         url: String,
-        /// What is wrong with it.
         source: sqlx::Error,
     },
     /// The URL names a server, and no database on it.
@@ -42,39 +40,25 @@ pub enum Error {
         /// The URL, without its password.
         url: String,
     },
-    /// What the URL says about TLS cannot be.
+    /// The URL's TLS settings are wrong.
     #[error("the database url {url:?} {what}")]
     BadTls {
         /// The URL, without its password.
         url: String,
-        /// What is wrong with it.
         what: String,
     },
     /// A file for TLS cannot be read.
     #[error("cannot read {}, which the database url names for TLS", path.display())]
-    Certificate {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    Certificate { path: PathBuf, source: std::io::Error },
     /// The folder of the database file is not there.
     #[error("cannot open the database {}: its folder does not exist; create it first", path.display())]
-    NoFolder {
-        /// The database file.
-        path: PathBuf,
-    },
+    NoFolder { path: PathBuf },
     /// The database file could not be opened or created.
     #[error(
         "cannot open the database {}: it must be a SQLite file in a folder this user may write to",
         path.display()
     )]
-    Open {
-        /// The database file.
-        path: PathBuf,
-        /// What the driver said.
-        source: sqlx::Error,
-    },
+    Open { path: PathBuf, source: sqlx::Error },
     /// Nobody answers at the address.
     #[error(
         "the database server {server} cannot be reached; check that it runs, and the host and port \
@@ -83,7 +67,6 @@ pub enum Error {
     Unreachable {
         /// Host and port, or the socket.
         server: Box<str>,
-        /// What the system said.
         source: std::io::Error,
     },
     /// The server does not let this user in.
@@ -95,9 +78,7 @@ pub enum Error {
     WrongPassword {
         /// Host and port, or the socket.
         server: Box<str>,
-        /// Who asked.
         user: Box<str>,
-        /// What the server said.
         source: sqlx::Error,
     },
     /// The server has no such database, or not for this user.
@@ -108,11 +89,8 @@ pub enum Error {
     UnknownDatabase {
         /// Host and port, or the socket.
         server: Box<str>,
-        /// The database asked for.
         database: Box<str>,
-        /// Who asked.
         user: Box<str>,
-        /// What the server said.
         source: sqlx::Error,
     },
     /// The server takes this user over encrypted connections only.
@@ -123,9 +101,7 @@ pub enum Error {
     WantsTls {
         /// Host and port, or the socket.
         server: Box<str>,
-        /// Who asked.
         user: Box<str>,
-        /// What the driver said.
         source: sqlx::Error,
     },
     /// The server cannot do what `sslmode` wants.
@@ -135,7 +111,6 @@ pub enum Error {
     NoTls {
         /// Host and port, or the socket.
         server: Box<str>,
-        /// What the driver said.
         source: sqlx::Error,
     },
     /// The certificate does not fit, or the handshake failed.
@@ -146,7 +121,6 @@ pub enum Error {
     Untrusted {
         /// Host and port, or the socket.
         server: Box<str>,
-        /// What the driver said.
         source: sqlx::Error,
     },
     /// The server did not take the connection, for another reason.
@@ -154,13 +128,12 @@ pub enum Error {
     Refused {
         /// Host and port, or the socket.
         server: Box<str>,
-        /// What the driver said.
         source: sqlx::Error,
     },
     /// The database said nothing in time. What was asked may have happened.
     #[error("the database did not answer within {} s", after.as_secs())]
     Timeout {
-        /// How long it was waited for.
+        /// How long we waited for it.
         after: Duration,
     },
     /// A transaction in which something had failed was to be committed. It was not.
@@ -186,7 +159,7 @@ pub enum Error {
     /// Somebody else has been migrating for too long.
     #[error("another process has been migrating the database for {} s; try again later", after.as_secs())]
     MigrationLocked {
-        /// How long it was waited for.
+        /// How long we waited for it.
         after: Duration,
     },
     /// The database did not do what was asked.
@@ -198,7 +171,6 @@ pub enum Error {
 #[derive(Debug, thiserror::Error)]
 #[error("column {column} is not {expected}")]
 pub struct BadColumn {
-    /// Its name.
     pub column: String,
     /// What it should be.
     pub expected: &'static str,
@@ -232,8 +204,7 @@ impl Error {
         }
     }
 
-    /// Why the database takes no writes although it answers, and what to do about it, if that is
-    /// the matter.
+    /// If the database answers but takes no writes: why, and what to do about it.
     #[must_use]
     pub fn refuses_writes(&self) -> Option<&'static str> {
         const READ_ONLY: &str = "the database is read-only: make it writable, or, if another one has \
@@ -320,8 +291,8 @@ fn outage(error: &sqlx::Error) -> bool {
     }
 }
 
-/// A server has many ways to be out of order, and few to refuse what it was asked: those are the
-/// classes of SQLSTATE for cardinality, data, constraints, syntax and missing features.
+/// Every error of a server is an outage, except these few classes of SQLSTATE, which say that the
+/// statement was wrong: cardinality, data, constraints, syntax and missing features.
 fn out_of_order(error: &dyn DatabaseError) -> bool {
     const REFUSED: [&str; 5] = ["21", "22", "23", "42", "0A"];
     match Code::of(error) {
@@ -363,7 +334,7 @@ mod mysql {
     pub(super) const NEEDS_TLS: u16 = 3159;
 }
 
-/// Whom a connection was wanted from.
+/// The server that a connection was asked of.
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
     pub(crate) server: Box<str>,
@@ -389,7 +360,7 @@ impl Server {
     }
 }
 
-/// Why a server lets nobody in.
+/// Why a server did not take a connection.
 enum Reason {
     Entry,
     Database,

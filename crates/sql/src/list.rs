@@ -1,8 +1,8 @@
 //! Statements with a list in them.
 //!
-//! A list is written in 2ⁿ places, and what is left over is filled with its last item again,
-//! which changes nothing. So there are few statements, each is prepared once
-//! for a connection, and none comes near what a database allows.
+//! A list has 2ⁿ places, and places that are left over repeat its last item, which changes
+//! nothing. So there are few statements, each is prepared once for a connection, and none comes
+//! near what a database allows.
 
 use std::sync::OnceLock;
 

@@ -46,7 +46,6 @@ pub struct Step {
     pub version: i64,
     /// What it is about.
     pub name: &'static str,
-    /// What it does.
     pub sql: &'static str,
 }
 
@@ -109,7 +108,7 @@ impl Database {
         let table = migrations.table;
         let steps = migrations.steps(self.dialect());
         let mut connection = self.writer().await?;
-        // Its settings and its lock end with it.
+        // This connection's settings and its lock end with it.
         connection.close_on_drop();
         let applied = match &mut connection {
             Connection::Sqlite(connection) => {

@@ -21,12 +21,10 @@ pub(crate) enum Inner {
 }
 
 impl Row {
-    /// A whole number.
     pub fn int(&self, column: usize) -> Result<i64, BadColumn> {
         self.int_or_null(column)?.ok_or_else(|| self.bad(column, "a number", None))
     }
 
-    /// A whole number or NULL.
     pub fn int_or_null(&self, column: usize) -> Result<Option<i64>, BadColumn> {
         let read = match &self.0 {
             Inner::Sqlite(row) => row.try_get(column),
@@ -36,12 +34,10 @@ impl Row {
         read.map_err(|error| self.bad(column, "a number", Some(error)))
     }
 
-    /// A text.
     pub fn text(&self, column: usize) -> Result<&str, BadColumn> {
         self.text_or_null(column)?.ok_or_else(|| self.bad(column, "a text", None))
     }
 
-    /// A text or NULL.
     pub fn text_or_null(&self, column: usize) -> Result<Option<&str>, BadColumn> {
         let read = match &self.0 {
             Inner::Sqlite(row) => row.try_get(column),
@@ -51,12 +47,10 @@ impl Row {
         read.map_err(|error| self.bad(column, "a text", Some(error)))
     }
 
-    /// Bytes.
     pub fn bytes(&self, column: usize) -> Result<&[u8], BadColumn> {
         self.bytes_or_null(column)?.ok_or_else(|| self.bad(column, "bytes", None))
     }
 
-    /// Bytes or NULL.
     pub fn bytes_or_null(&self, column: usize) -> Result<Option<&[u8]>, BadColumn> {
         let read = match &self.0 {
             Inner::Sqlite(row) => row.try_get(column),

@@ -96,7 +96,6 @@ impl Scratch {
         Self { url, place: Place::Server { dialect, admin, database } }
     }
 
-    /// Its URL.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url

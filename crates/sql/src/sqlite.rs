@@ -66,8 +66,8 @@ impl Pools {
     }
 }
 
-/// Of two that make a new file one with a write-ahead log, SQLite tells one at once that it is
-/// locked, whatever its timeout: waiting is done here.
+/// When two processes switch a new file to WAL at the same time, SQLite tells one of them at once
+/// that it is locked, whatever its timeout. So the waiting is done here.
 async fn open_writer(path: &Path, options: SqliteConnectOptions) -> Result<SqlitePool> {
     let mut too_long = pin!(tokio::time::sleep(BUSY_TIMEOUT));
     loop {

@@ -9,7 +9,6 @@ const VERSION: &str = "version";
 /// A table, as the program uses it. Columns are separated by commas.
 #[derive(Debug)]
 pub struct Table {
-    /// Its name.
     pub name: &'static str,
     /// What no two rows share.
     pub key: &'static str,

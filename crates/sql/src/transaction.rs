@@ -30,7 +30,6 @@ impl Transaction {
         Ok(begun)
     }
 
-    /// Which SQL it speaks.
     #[must_use]
     pub fn dialect(&self) -> Dialect {
         self.dialect
@@ -73,8 +72,8 @@ impl Transaction {
         self.note(row)
     }
 
-    /// Makes it true. An error may come after it has become true; if a statement had failed
-    /// before, it has not ([`Error::Broken`]).
+    /// Commits. An error may come after the commit took effect. If a statement had failed before,
+    /// nothing took effect ([`Error::Broken`]).
     pub async fn commit(mut self) -> Result<()> {
         // Some databases would go on without the statement that failed, and PostgreSQL would roll
         // back and call it done.

@@ -127,7 +127,7 @@ enum Mode {
 }
 
 impl Mode {
-    /// Without a word in the URL.
+    /// The mode if the URL names none.
     fn usual(is_near: bool) -> Self {
         if is_near { Self::Disable } else { Self::Prefer }
     }
@@ -145,8 +145,8 @@ impl Mode {
 }
 
 impl Tls {
-    /// Takes what is about TLS out of a URL. A word about it that nobody knows is a mistake: what
-    /// it was to protect would not be.
+    /// Takes the TLS settings out of a URL. An unknown one is an error: ignoring it would leave
+    /// unprotected what it should protect.
     fn take(url: &str) -> Result<(String, Self)> {
         let Some((place, settings)) = url.split_once('?') else {
             return Ok((url.to_owned(), Self::default()));
@@ -227,7 +227,7 @@ pub(crate) fn shown(url: &str) -> String {
     }
     let url = url.split('?').next().unwrap_or(url);
     let Some((scheme, rest)) = url.split_once("://") else {
-        // Whatever this is, what stands before an `@` is nobody's business.
+        // This is no URL, but what stands before an `@` may be a password.
         return url.rsplit('@').next().unwrap_or(url).to_owned();
     };
     match rest.rsplit_once('@') {

@@ -12,18 +12,13 @@ use sqlx::{Arguments as _, Encode, Type};
 
 use crate::Dialect;
 
-/// A parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// Nothing.
     Null,
-    /// A whole number.
     Int(i64),
-    /// A text.
     Text(&'a str),
     /// A text that is already shared, which SQLite takes without a copy.
     Shared(&'a Arc<str>),
-    /// Bytes.
     Bytes(&'a [u8]),
 }
 

@@ -52,7 +52,6 @@ pub(crate) fn bind(params: &mut Params, row: &Row<'_>) {
 }
 
 impl Store {
-    /// One claim.
     pub async fn claim(&self, id: ClaimId) -> Result<Option<Claim>> {
         let select = sql!([CLAIMS] "SELECT {claims} FROM claims WHERE sale_id = ? AND number = ?");
         let row =

@@ -28,10 +28,10 @@ static START: Insert = Insert::new(&POSITIONS, Existing::IsAnError);
 /// Where a new consumer begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begin {
-    /// In each log with the first event that is sure to be there: what all others have passed may
-    /// be trimmed at any moment.
+    /// In each log at the floor: what all other consumers have passed may be trimmed at any
+    /// moment.
     WithTheLogs,
-    /// At 0, whatever the logs still hold: it makes all that came before anew.
+    /// At 0. It rebuilds from the engine what the logs no longer hold.
     WithARebuild,
 }
 
@@ -55,8 +55,8 @@ impl Store {
         let mut tx = self.begin().await?;
         forget_positions(&mut tx, name).await?;
         if begin == Begin::WithTheLogs {
-            // Nobody begins a log or moves in one until this is committed: whoever has asked for the
-            // floor before has not heard of more than what this consumer begins with.
+            // Until this is committed no consumer can begin a log or move in one. So no floor that
+            // somebody read before is higher than where this consumer begins.
             for lock in [
                 sql!("SELECT name FROM consumers ORDER BY name {lock}"),
                 sql!("SELECT seq FROM consumer_positions ORDER BY consumer, log {lock}"),
@@ -121,8 +121,8 @@ impl Store {
         rows.iter().map(read).collect()
     }
 
-    /// The logs that any consumer has begun, by name, and how far the first of them has come: what
-    /// a log has surely had.
+    /// For each log that any consumer has begun, by name, the highest position of a consumer. The
+    /// log has reached at least that.
     pub async fn furthest(&self) -> Result<Vec<(String, u64)>> {
         let select = sql!(
             "SELECT MIN(consumer), log, MAX(seq) FROM consumer_positions GROUP BY log ORDER BY log"
@@ -195,8 +195,8 @@ struct Move<'a> {
 }
 
 impl Move<'_> {
-    /// Takes the row of the position, so that whoever else would move it waits, and then finds that
-    /// it is not where they thought. Where there is no row yet, the key decides who makes it.
+    /// Locks the row of the position: another worker that wants to move it waits, and then finds
+    /// it moved. If there is no row yet, the primary key lets one worker create it.
     async fn carry_out(&self, tx: &mut Transaction) -> Result<()> {
         let (consumer, log) = (Value::Text(self.consumer), Value::Text(self.log));
         let update = sql!(

@@ -5,7 +5,6 @@
 
 use qiang_core::{BadId, PoolId};
 
-/// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why the records could not be read or written.
@@ -16,21 +15,14 @@ pub enum Error {
     Open(qiang_sql::Error),
     /// The database did not do what was asked: it is gone, locked, full, or damaged.
     #[error("the database failed while {doing}")]
-    Database {
-        /// What was being done.
-        doing: &'static str,
-        /// Why it did not.
-        source: qiang_sql::Error,
-    },
+    Database { doing: &'static str, source: qiang_sql::Error },
     /// Somebody else has moved the consumer; nothing was written.
     #[error(
         "the position of {consumer} in log {log} is {found}, not {expected}: another process is at \
          work, or this one is behind"
     )]
     PositionMoved {
-        /// Whose position.
         consumer: String,
-        /// In which log.
         log: String,
         /// Where the caller thought it was.
         expected: u64,
@@ -39,26 +31,18 @@ pub enum Error {
     },
     /// A consumer that was retired, or never registered, cannot move; nothing was written.
     #[error("there is no consumer {consumer}: it was retired, or never registered")]
-    NotRegistered {
-        /// The name that is not known.
-        consumer: String,
-    },
+    NotRegistered { consumer: String },
     /// A claim or refund came before the sale it belongs to; nothing was written.
     #[error("there are events of sale {sale}, but the sale itself was never recorded")]
-    UnknownSale {
-        /// The sale that is missing.
-        sale: PoolId,
-    },
+    UnknownSale { sale: PoolId },
     /// A row cannot be read back: somebody else wrote to the database, or it is damaged.
     #[error("{table} {key}: column {column} cannot be read")]
     Corrupt {
         /// The table of the row.
         table: &'static str,
-        /// The row's key.
         key: String,
         /// The column that is wrong.
         column: String,
-        /// What is wrong with it.
         source: Unreadable,
     },
 }
@@ -66,13 +50,13 @@ pub enum Error {
 /// What is wrong with a column.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// Nothing, where there must be something.
+    /// NULL, where there must be a value.
     #[error("it is NULL")]
     Null,
     /// Not the type it should be.
     #[error("it has the wrong type")]
     Type(#[source] Box<qiang_sql::BadColumn>),
-    /// A word that stands for nothing.
+    /// A word that is none of the known ones.
     #[error("{0:?} is not a word it can hold")]
     Word(String),
     /// A number out of its range.
@@ -101,8 +85,12 @@ impl Error {
         self.of_database().is_some_and(qiang_sql::Error::is_transient)
     }
 
-    /// Why the database takes no writes although it answers, and what to do about it, if that is
-    /// the matter.
+    /// Whether a row with that key is already there.
+    pub(crate) fn is_duplicate(&self) -> bool {
+        self.of_database().is_some_and(qiang_sql::Error::is_duplicate)
+    }
+
+    /// If the database answers but takes no writes: why, and what to do about it.
     #[must_use]
     pub fn refuses_writes(&self) -> Option<&'static str> {
         self.of_database().and_then(qiang_sql::Error::refuses_writes)

@@ -37,6 +37,10 @@ impl<'r> Fields<'r> {
         self.take(Row::text_or_null)
     }
 
+    pub(crate) fn bytes(&mut self) -> Result<&'r [u8]> {
+        self.take(Row::bytes_or_null)?.ok_or_else(|| self.bad_last(Unreadable::Null))
+    }
+
     pub(crate) fn number<T: TryFrom<i64>>(&mut self) -> Result<T> {
         let value = self.int()?;
         self.in_range(value)

@@ -58,20 +58,17 @@ pub struct NewJob<'a> {
     pub delay: Duration,
 }
 
-/// A job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
     /// What is to be done, with its version.
     pub kind: String,
-    /// Which one of its kind.
     pub key: String,
     /// What has to be known to do it.
     pub payload: String,
     /// When it was enqueued.
     pub created_at: Timestamp,
-    /// Where it stands.
     pub state: JobState,
-    /// When it is due; when the lease ends of whoever has it; since when it is over.
+    /// Waiting: when it is due. Taken: when the lease ends. Over: since when.
     pub at: Timestamp,
     /// Who has it, if somebody does.
     pub owner: Option<String>,
@@ -86,7 +83,6 @@ pub struct Job {
 pub enum JobState {
     /// To be done.
     Waiting,
-    /// Done.
     Done,
     /// A dead letter: it failed too often, and a person has to look at it.
     Dead,
@@ -245,7 +241,6 @@ impl Store {
         failed.when(ENDING).map(|found| found == 1)
     }
 
-    /// A job.
     pub async fn job(&self, kind: &str, key: &str) -> Result<Option<Job>> {
         let select = sql!([JOBS] "SELECT {jobs} FROM jobs WHERE kind = ? AND job_key = ?");
         let row = self.database.fetch_optional(select, &[kind.into(), key.into()]).await;
@@ -311,7 +306,7 @@ fn select(which: Take) -> &'static Listed {
     }
 }
 
-/// What tells whether a job is still the worker's.
+/// Parameters that match the job only while this worker still has it.
 fn held(job: &Job) -> [Value<'_>; 4] {
     let owner = job.owner.as_deref().unwrap_or("");
     [job.kind.as_str().into(), job.key.as_str().into(), owner.into(), job.attempts.into()]

@@ -1,9 +1,8 @@
-//! Leases: who does what of which only one may be at work.
+//! Leases: which process does a piece of work that only one should do at a time.
 //!
 //! A lease is held until a time, by the clock of the database, which is the same for all; nobody's
-//! own clock matters. It is a promise to the others to wait, not a lock: whoever held it and was
-//! late may still be at work, so what is done under it must be harmless if done by two, as the
-//! moves of positions are.
+//! own clock matters. It asks the others to wait and is no lock: a holder that was late may still
+//! be at work. So what is done under a lease must do no harm if two do it, like moving a position.
 
 use std::time::Duration;
 

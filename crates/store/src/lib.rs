@@ -8,6 +8,7 @@
 //! The store must never decide a sale, and never copy an absolute stock: whoever needs to know
 //! what is left asks the engine.
 
+pub mod accounts;
 mod claims;
 mod consumers;
 mod error;
@@ -16,24 +17,30 @@ mod history;
 pub mod jobs;
 mod leases;
 mod migrations;
+mod node_samples;
 mod orders;
 mod payments;
 mod project;
 mod refunds;
 mod reviews;
 mod rewrite;
+mod sale_pages;
 mod sales;
+mod sessions;
 mod settings;
 
 pub use consumers::{Begin, RECORDS};
 pub use error::{Error, Result, Unreadable};
 pub use migrations::{Migration, Schema};
+pub use node_samples::Heard;
 pub use orders::{Order, OrderItem, OrderStatus};
 pub use payments::Payment;
 pub use qiang_sql::{Transaction, check_url};
 pub use refunds::{RefundCursor, RefundRecord, RefundStatus, SettleOutcome};
 pub use reviews::{Review, ReviewStatus};
+pub use sale_pages::{SaleImage, SalePage};
 pub use sales::{Sale, SaleState};
+pub use sessions::{Session, SignIn};
 
 use error::While;
 use qiang_core::{ClaimId, Timestamp};
@@ -55,7 +62,7 @@ pub struct Cursor {
 /// How often a transaction is tried that collides with those of others.
 const ATTEMPTS: u32 = 3;
 
-/// Tries again what only got in somebody's way; each attempt is a whole transaction.
+/// Repeats a transaction that collided with another one; each attempt is a whole transaction.
 macro_rules! patiently {
     ($attempt:expr) => {{
         let mut left = $crate::ATTEMPTS;

@@ -48,18 +48,27 @@ static MIGRATIONS: Migrations = Migrations {
         step!(3, "reviews", "sqlite/0003_reviews.sql"),
         step!(4, "consumers", "sqlite/0004_consumers.sql"),
         step!(5, "jobs", "sqlite/0005_jobs.sql"),
+        step!(6, "pages", "sqlite/0006_pages.sql"),
+        step!(7, "node samples", "sqlite/0007_node_samples.sql"),
+        step!(8, "accounts", "sqlite/0008_accounts.sql"),
     ],
     mysql: &[
         step!(2, "records", "mysql/0002_records.sql"),
         step!(3, "reviews", "mysql/0003_reviews.sql"),
         step!(4, "consumers", "mysql/0004_consumers.sql"),
         step!(5, "jobs", "mysql/0005_jobs.sql"),
+        step!(6, "pages", "mysql/0006_pages.sql"),
+        step!(7, "node samples", "mysql/0007_node_samples.sql"),
+        step!(8, "accounts", "mysql/0008_accounts.sql"),
     ],
     postgres: &[
         step!(2, "records", "postgres/0002_records.sql"),
         step!(3, "reviews", "postgres/0003_reviews.sql"),
         step!(4, "consumers", "postgres/0004_consumers.sql"),
         step!(5, "jobs", "postgres/0005_jobs.sql"),
+        step!(6, "pages", "postgres/0006_pages.sql"),
+        step!(7, "node samples", "postgres/0007_node_samples.sql"),
+        step!(8, "accounts", "postgres/0008_accounts.sql"),
     ],
 };
 

@@ -19,9 +19,7 @@ use crate::{Cursor, Store, page};
 pub struct Order {
     /// The id of the order and of its claim.
     pub id: ClaimId,
-    /// Whose it is.
     pub user: UserId,
-    /// Where it stands.
     pub status: OrderStatus,
     /// What it costs.
     pub amount: Cents,
@@ -29,15 +27,13 @@ pub struct Order {
     pub created_at: Timestamp,
     /// Unpaid, it is cancelled at this time.
     pub pay_by: Option<Timestamp>,
-    /// When it was paid.
     pub paid_at: Option<Timestamp>,
-    /// When it was cancelled.
+    /// When it was cancelled, or refunded.
     pub cancelled_at: Option<Timestamp>,
     /// The version of the claim it follows from.
     pub version: u32,
     /// Whether somebody has to look at it: see [`crate::Review`]. Only the records know.
     pub pending_review: bool,
-    /// What was ordered.
     pub items: Vec<OrderItem>,
 }
 
@@ -48,7 +44,6 @@ pub struct OrderItem {
     pub sku: String,
     /// What the buyer read.
     pub title: String,
-    /// How many units.
     pub quantity: u32,
     /// The price of one, or the value of the portion.
     pub unit_price: Cents,
@@ -59,10 +54,12 @@ pub struct OrderItem {
 pub enum OrderStatus {
     /// Placed, not paid.
     Pending,
-    /// Paid: final.
+    /// Paid: final, unless the shop refunds it.
     Paid,
     /// Cancelled, by hand or by time: final.
     Cancelled,
+    /// It was paid, and the shop took that back: final. Its payment says when it was paid.
+    Refunded,
 }
 
 impl OrderStatus {
@@ -73,13 +70,15 @@ impl OrderStatus {
             Self::Pending => "PENDING",
             Self::Paid => "PAID",
             Self::Cancelled => "CANCELLED",
+            Self::Refunded => "REFUNDED",
         }
     }
 
     /// The value a word stands for.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Pending, Self::Paid, Self::Cancelled].into_iter().find(|s| s.as_str() == word)
+        let all = [Self::Pending, Self::Paid, Self::Cancelled, Self::Refunded];
+        all.into_iter().find(|status| status.as_str() == word)
     }
 }
 
@@ -143,10 +142,14 @@ impl Dates {
             (Some(pay_by), Some(ms)) => {
                 Timestamp::from_millis(pay_by.millis().saturating_sub_unsigned(ms))
             }
+            _ if claim.replaces.is_some() => claim.created_at,
             _ => claim.changed_at,
         };
         let (status, paid_at, cancelled_at) = match claim.state {
             State::Paid => (OrderStatus::Paid, Some(claim.changed_at), None),
+            State::Released if claim.payment.is_some() => {
+                (OrderStatus::Refunded, None, Some(claim.changed_at))
+            }
             State::Released => (OrderStatus::Cancelled, None, Some(claim.changed_at)),
             State::Held | State::Ordered => (OrderStatus::Pending, None, None),
         };
@@ -226,7 +229,6 @@ macro_rules! with_items {
 }
 
 impl Store {
-    /// One order.
     pub async fn order(&self, id: ClaimId) -> Result<Option<Order>> {
         let select =
             sql!([ORDERS, ITEMS] with_items!("sale_id = ? AND number = ?", "orders.number"));
@@ -248,7 +250,7 @@ impl Store {
             ));
             return self.orders(select, &[user.as_str().into(), page(max).into()]).await;
         };
-        // The first bound says nothing new; MySQL finds the place in the index by it.
+        // The first bound follows from the second; MySQL needs it to use the index.
         let select = sql!([ORDERS, ITEMS] with_items!(
             "user_id = ? AND created_at <= ? AND (created_at, sale_id, number) < (?, ?, ?)
                 ORDER BY created_at DESC, sale_id DESC, number DESC LIMIT ?",

@@ -15,14 +15,14 @@ pub struct Payment {
     pub order: ClaimId,
     /// The provider's id of it; used once in a sale.
     pub payment: PaymentId,
-    /// How much it was.
     pub amount: Cents,
     /// When the order became paid.
     pub paid_at: Timestamp,
 }
 
 impl Payment {
-    /// The payment a claim must have.
+    /// The payment a claim must have. A claim that was revoked no longer says when it was paid; it
+    /// was not later than this.
     #[must_use]
     pub fn of(claim: &Claim) -> Option<Self> {
         Some(Self {
@@ -34,7 +34,7 @@ impl Payment {
     }
 }
 
-/// Being paid is final, so a payment is written once and never changes.
+/// That a payment paid is final, whatever becomes of the order, so it is written once and never changes.
 pub(crate) static PAYMENTS: Table = Table {
     name: "payments",
     key: "sale_id, payment_id",

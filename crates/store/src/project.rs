@@ -5,6 +5,7 @@
 //! nothing. Within a batch only the newest version of each sale and claim is written, in the order
 //! of the keys, and only over an older one.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -83,10 +84,12 @@ pub(crate) async fn write(tx: &mut Transaction, events: &[Event]) -> Result<Vec<
     orders::UPSERT.run(tx, &orders, orders::bind).await.when(DOING)?;
     orders::INSERT_ITEM.run(tx, &orders, orders::bind_item).await.when(DOING)?;
 
-    let payments: Vec<Payment> =
-        batch.claims.iter().filter_map(|claim| Payment::of(claim)).collect();
+    let payments: Vec<Payment> = batch.paid.iter().filter_map(|claim| Payment::of(claim)).collect();
     payments::INSERT.run(tx, &payments, payments::bind).await.when(DOING)?;
-    refunds::INSERT.run(tx, &batch.refunds, refunds::bind).await.when(DOING)?;
+    refunds::INSERT
+        .run(tx, &batch.refunds, |params, refund| refunds::bind(params, refund))
+        .await
+        .when(DOING)?;
     reviews::write(tx, &payments).await
 }
 
@@ -121,7 +124,10 @@ pub(crate) struct Batch<'a> {
     /// All of them, not only the newest.
     changes: Vec<&'a PoolState>,
     claims: Vec<&'a Claim>,
-    refunds: Vec<&'a Refund>,
+    /// Claims with a payment, each as it was when it was paid if that is among the events.
+    paid: Vec<&'a Claim>,
+    /// With those that follow from a claim that was revoked.
+    refunds: Vec<Cow<'a, Refund>>,
 }
 
 impl<'a> Batch<'a> {
@@ -130,18 +136,24 @@ impl<'a> Batch<'a> {
             pools: Vec::new(),
             changes: Vec::new(),
             claims: Vec::with_capacity(events.len()),
+            paid: Vec::new(),
             refunds: Vec::new(),
         };
         for event in events.iter().filter(|event| event.kind() == Kind::Sale) {
             match event {
                 Event::Pool(pool) => batch.pools.push(pool),
                 Event::Claim(claim) => batch.claims.push(claim),
-                Event::Refund(refund) => batch.refunds.push(refund),
+                Event::Refund(refund) => batch.refunds.push(Cow::Borrowed(refund)),
             }
         }
+        batch.paid.extend(batch.claims.iter().filter(|claim| claim.payment.is_some()));
+        batch.paid.sort_by_key(|claim| (claim.id, claim.version));
+        batch.paid.dedup_by_key(|claim| claim.id);
         batch.changes.clone_from(&batch.pools);
         keep_newest(&mut batch.pools, |pool| (pool.id, pool.version));
         keep_newest(&mut batch.claims, |claim| (claim.id, claim.version));
+        let revoked = batch.claims.iter().filter_map(|claim| claim.revoked());
+        batch.refunds.extend(revoked.map(Cow::Owned));
         batch
     }
 }

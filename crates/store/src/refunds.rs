@@ -1,5 +1,6 @@
-//! Money that goes back. Due when the log says so, settled when somebody has sent it: the second
-//! is known only here, so it waits for the disk, and nothing in the log takes it back.
+//! Money that goes back. A refund is due when the log says so, and settled when somebody has sent
+//! it. Only this table knows that it was settled, so that write waits for the disk, and no event
+//! undoes it.
 
 use qiang_core::{ClaimId, PaymentId, PoolId, Refund, RefundReason, Timestamp};
 use qiang_sql::{Existing, Insert, Params, Row, Table, Value, sql};
@@ -64,9 +65,7 @@ impl RefundStatus {
 pub struct RefundCursor {
     /// When the last refund seen became due.
     pub due_at: Timestamp,
-    /// Its pool.
     pub pool: PoolId,
-    /// Its payment.
     pub payment: PaymentId,
 }
 
@@ -77,10 +76,8 @@ pub enum SettleOutcome {
     Settled,
     /// It had been settled before; nothing changed.
     AlreadySettled {
-        /// When.
         at: Timestamp,
     },
-    /// There is no such refund.
     NoSuchRefund,
 }
 
@@ -94,7 +91,7 @@ static REFUNDS: Table = Table {
 /// A refund that is known stays as it is: a settled one never becomes due again.
 pub(crate) static INSERT: Insert = Insert::new(&REFUNDS, Existing::Stays);
 
-pub(crate) fn bind(params: &mut Params, refund: &&Refund) {
+pub(crate) fn bind(params: &mut Params, refund: &Refund) {
     params
         .add(sql_id(refund.order.pool))
         .add(refund.payment.as_str())
@@ -136,7 +133,7 @@ impl Store {
                 self.database.fetch_all(select, &[status, max]).await
             }
             Some(RefundCursor { due_at, pool, payment }) => {
-                // The first bound says nothing new; MySQL finds the place in the index by it.
+                // The first bound follows from the second; MySQL needs it to use the index.
                 let select = select!(
                     "status = ? AND due_at >= ? AND (due_at, sale_id, payment_id) > (?, ?, ?)
                      ORDER BY due_at, sale_id, payment_id LIMIT ?"
@@ -163,6 +160,15 @@ impl Store {
         rows.when("reading a sale's refunds")?.iter().map(read).collect()
     }
 
+    /// The refunds of an order, longest due first.
+    pub async fn refunds_of(&self, order: ClaimId, max: u32) -> Result<Vec<RefundRecord>> {
+        let select = select!("sale_id = ? AND number = ? ORDER BY due_at, payment_id LIMIT ?");
+        let (sale, number) = (sql_id(order.pool), i64::from(order.number));
+        let values = [sale.into(), number.into(), page(max).into()];
+        let rows = self.database.fetch_all(select, &values).await;
+        rows.when("reading an order's refunds")?.iter().map(read).collect()
+    }
+
     /// Marks a refund as sent, once; it is on the disk when this returns.
     pub async fn settle_refund(
         &self,
@@ -179,7 +185,7 @@ impl Store {
         if settled.when("settling a refund")? == 1 {
             return Ok(SettleOutcome::Settled);
         }
-        // One that is due now has come since.
+        // If there is one that is due, it was recorded after our UPDATE, which did not find it.
         let known = self.refund(pool, payment).await?;
         Ok(known
             .and_then(|record| record.settled_at)

@@ -26,7 +26,6 @@ const DOING: &str = "comparing payment ids";
 pub struct Review {
     /// The order to look at.
     pub order: ClaimId,
-    /// The payment.
     pub payment: PaymentId,
     /// When it paid this order.
     pub paid_at: Timestamp,
@@ -91,7 +90,8 @@ static REVIEWS: Table = Table {
     changing: "other_sale_id, other_number, status, ended_at",
 };
 
-/// Whoever comes first takes the id; whether that was right is looked at afterwards.
+/// The order that is written first takes the id; [`contest`] corrects that if another was paid
+/// earlier.
 static TAKE: Insert = Insert::new(&OWNERS, Existing::Stays);
 
 static MARK: Insert = Insert::new(&REVIEWS, Existing::IsAnError);
@@ -108,13 +108,13 @@ macro_rules! select {
 /// An order and when it was paid: the lowest of those with one payment id has it.
 type Paid = (Timestamp, ClaimId);
 
-/// Takes the ids of payments for the orders they paid, and marks those whose id another order has.
-/// Says which were marked just now.
+/// Notes for each payment id the order it paid, and marks an order whose payment id another order
+/// has. Returns the new marks.
 pub(crate) async fn write(tx: &mut Transaction, payments: &[Payment]) -> Result<Vec<Review>> {
     if payments.is_empty() {
         return Ok(Vec::new());
     }
-    // In the order of the key, so that of two who write at once one waits for the other.
+    // In the order of the key, so that of two writers one waits for the other.
     let mut sorted: Vec<&Payment> = payments.iter().collect();
     sorted.sort_by_key(|payment| (&payment.payment, payment.paid_at, payment.order));
     TAKE.run(tx, &sorted, bind).await.when(DOING)?;
@@ -132,7 +132,7 @@ pub(crate) async fn write(tx: &mut Transaction, payments: &[Payment]) -> Result<
     Ok(marked)
 }
 
-/// Told once it is certain.
+/// Logs what was marked; called after the commit.
 pub(crate) fn tell(marked: &[Review]) {
     for Review { order, payment, other, .. } in marked {
         tracing::error!(
@@ -240,7 +240,7 @@ impl Store {
                 self.database.fetch_all(select, &[status, max]).await
             }
             Some(crate::Cursor { at, id }) => {
-                // The first bound says nothing new; MySQL finds the place in the index by it.
+                // The first bound follows from the second; MySQL needs it to use the index.
                 let select = select!(
                     "status = ? AND paid_at >= ? AND (paid_at, sale_id, number) > (?, ?, ?)
                      ORDER BY paid_at, sale_id, number LIMIT ?"

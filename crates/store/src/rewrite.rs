@@ -25,7 +25,12 @@ impl Store {
         for event in events {
             match event {
                 Event::Pool(_) => {}
-                Event::Claim(claim) => forget_claim(&mut tx, claim).await?,
+                Event::Claim(claim) => {
+                    forget_claim(&mut tx, claim).await?;
+                    if let Some(refund) = claim.revoked() {
+                        forget_refund(&mut tx, &refund).await?;
+                    }
+                }
                 Event::Refund(refund) => forget_refund(&mut tx, refund).await?,
             }
         }

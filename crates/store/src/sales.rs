@@ -26,7 +26,6 @@ pub struct Sale {
     pub version: u32,
     /// Where it stands, apart from time.
     pub state: SaleState,
-    /// Its rules.
     pub terms: Terms,
     /// All units it ever had.
     pub total: u32,
@@ -34,7 +33,6 @@ pub struct Sale {
     pub closed_at: Option<Timestamp>,
     /// When it was taken out of the engine.
     pub cleared_at: Option<Timestamp>,
-    /// When it last changed.
     pub changed_at: Timestamp,
 }
 
@@ -60,7 +58,7 @@ impl Sale {
     }
 }
 
-/// What was done to a sale by hand. Whether its time has come or gone is for the clock to say.
+/// What was done to a sale by hand. Whether it is open at this time, the clock says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SaleState {
     /// Nothing yet.
@@ -173,7 +171,6 @@ pub(crate) async fn facts(
 }
 
 impl Store {
-    /// One sale.
     pub async fn sale(&self, id: PoolId) -> Result<Option<Sale>> {
         let select = sql!([SALES] "SELECT {sales} FROM sales WHERE id = ?");
         let row = self.database.fetch_optional(select, &[sql_id(id).into()]).await;

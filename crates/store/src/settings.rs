@@ -1,5 +1,6 @@
 //! Small named facts that belong to the installation.
 
+use qiang_core::PoolId;
 use qiang_sql::{Existing, Insert, Row, Table, sql};
 
 use crate::error::{Result, While};
@@ -15,7 +16,6 @@ static PUT: Insert = Insert::new(&SETTINGS, Existing::IsReplaced);
 static MAKE: Insert = Insert::new(&SETTINGS, Existing::IsAnError);
 
 impl Store {
-    /// The value of a setting, if it was ever put.
     pub async fn setting(&self, name: &str) -> Result<Option<String>> {
         let select = sql!([SETTINGS] "SELECT {settings} FROM settings WHERE name = ?");
         let row = self.database.fetch_optional(select, &[name.into()]).await;
@@ -42,7 +42,32 @@ impl Store {
         put.when("writing a setting").map(drop)
     }
 
-    /// Sets a setting if it is what one thinks it is, `None` being that it was never put; says
+    /// Up to which number the claims of a sale may have been lost with a Redis; 0 is none. Claims
+    /// of these numbers may have been granted, and the numbers are never given again.
+    pub async fn lost_through(&self, sale: PoolId) -> Result<u32> {
+        let kept = self.setting(&lost_name(sale)).await?;
+        Ok(kept.and_then(|kept| kept.parse().ok()).unwrap_or(0))
+    }
+
+    /// Raises [`Store::lost_through`] to what `raise` makes of it; of several who do it at once
+    /// each sees what the others did. Says where it stands then.
+    pub async fn raise_lost_through(
+        &self,
+        sale: PoolId,
+        raise: impl Fn(u32) -> u32,
+    ) -> Result<u32> {
+        let name = lost_name(sale);
+        loop {
+            let kept = self.setting(&name).await?;
+            let last = kept.as_deref().and_then(|kept| kept.parse().ok()).unwrap_or(0);
+            let through = raise(last);
+            if self.swap_setting(&name, kept.as_deref(), &through.to_string()).await? {
+                return Ok(through);
+            }
+        }
+    }
+
+    /// Sets a setting if its value is `expected`, where `None` means that it was never put; says
     /// whether it was. Of several who do it at once one succeeds.
     pub async fn swap_setting(
         &self,
@@ -71,7 +96,11 @@ fn read(row: &Row) -> Result<(String, String)> {
     Ok((fields.text()?.to_owned(), fields.text()?.to_owned()))
 }
 
-/// What comes last of all that begins with `prefix`.
+/// A text that sorts after everything that begins with `prefix`.
 pub(crate) fn last(prefix: &str) -> String {
     format!("{prefix}{}", char::MAX)
+}
+
+fn lost_name(sale: PoolId) -> String {
+    format!("redis_numbers/{sale}")
 }

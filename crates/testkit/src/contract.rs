@@ -79,6 +79,9 @@ pub async fn answers_as_the_oracle(subject: &impl Subject, seed: u64, commands: 
             assert_eq!(stored.as_ref(), Some(claim));
         }
     }
+    for pool in oracle.forgotten() {
+        assert_eq!(subject.pool(*pool).await.expect("a pool can be read"), None, "{pool}");
+    }
 }
 
 /// The events of each pool, in order.
@@ -250,6 +253,7 @@ pub async fn a_packet_is_no_sale(subject: &impl Subject) {
                 Command::Release { claim, by: None, reason: ReleaseReason::GaveUp },
                 Reply::Claim(none.clone()),
             ),
+            (Command::Revoke { claim }, Reply::Claim(none.clone())),
             (
                 Command::Pay(money(claim, "P1")),
                 Reply::Settlement(Outcome::Refused(Refusal::NoSuchClaim)),
@@ -276,6 +280,56 @@ pub async fn a_packet_is_no_sale(subject: &impl Subject) {
     }
     let paid = subject.ask(Command::Pay(money(bought, "P1"))).await;
     assert!(matches!(paid, Ok(Reply::Settlement(Outcome::Done(Settlement::Paid(_))))));
+}
+
+/// Of a pool whose id was made nothing is left once it is cleared, whatever was in it; of one whose id
+/// was given by hand it stays known that it was there.
+pub async fn a_cleared_pool_leaves_nothing_or_a_tombstone(subject: &impl Subject) {
+    subject.set_time(at(0)).await.expect("a clock can be set");
+    let made = |id| PoolId::new(PoolId::FIRST_MADE + id).expect("it fits");
+    let given = |id| PoolId::new(id).expect("positive");
+    let goods = || Arc::new(sale(2, Flow::Order { pay_ms: 100 }));
+    for (pool, other) in [(made(1), made(2)), (given(1), given(2))] {
+        for pool in [pool, other] {
+            let opened = subject.ask(Command::Open { pool, terms: goods() }).await;
+            assert!(matches!(opened, Ok(Reply::Pool(Outcome::Done(_)))), "{opened:?}");
+        }
+        let ann = granted(subject, wish(pool, "ann", Some("a"))).await;
+        let bob = granted(subject, wish(pool, "bob", None)).await;
+        for pay in [money(ann, "P1"), money(ann, "P2")] {
+            subject.ask(Command::Pay(pay)).await.expect("nothing fails here");
+        }
+        let gives_up = Command::Release { claim: bob, by: None, reason: ReleaseReason::GaveUp };
+        subject.ask(gives_up).await.expect("nothing fails here");
+        subject.ask(one_more(pool, "r")).await.expect("nothing fails here");
+        subject.ask(Command::Close { pool }).await.expect("nothing fails here");
+        let cleared = subject.ask(Command::Clear { pool }).await.expect("nothing fails here");
+        let Outcome::Done(view) = cleared.into_pool() else { panic!("{pool} was not cleared") };
+        assert_eq!((view.cleared, view.available, view.claims), (true, 0, 0));
+        let stays = !pool.is_made();
+        let refusal = |of: Refusal| if stays { Refusal::Cleared } else { of };
+        let shown = subject.pool(pool).await.expect("a pool can be read");
+        assert_eq!(shown, stays.then_some(view.clone()));
+        let again = refused(subject, wish(pool, "ann", Some("a"))).await;
+        assert_eq!(again, refusal(Refusal::NoSuchPool));
+        let order = subject.ask(Command::Order { claim: ann, by: None }).await;
+        let order = order.expect("nothing fails here").into_claim();
+        assert_eq!(order, Outcome::Refused(refusal(Refusal::NoSuchClaim)));
+        let pay = subject.ask(Command::Pay(money(ann, "P1"))).await;
+        let pay = pay.expect("nothing fails here").into_settlement();
+        assert_eq!(pay, Outcome::Refused(refusal(Refusal::NoSuchClaim)));
+        let back = subject.ask(Command::Refund(money(ann, "P3"))).await;
+        let back = back.expect("nothing fails here").into_settlement();
+        assert_eq!(matches!(back, Outcome::Done(Settlement::RefundDue(_))), stays, "{back:?}");
+        let twice = subject.ask(Command::Clear { pool }).await.expect("nothing fails here");
+        assert_eq!(matches!(twice.into_pool(), Outcome::Replayed(_)), stays);
+        assert_eq!(subject.claim(ann).await.expect("a claim can be read"), None);
+        let listed = subject.pools(Kind::Sale).await.expect("pools can be listed");
+        assert_eq!(listed.iter().any(|listed| listed.id == pool), stays);
+        assert!(listed.iter().any(|listed| listed.id == other), "the other one is still there");
+        // The one beside it goes on.
+        granted(subject, wish(other, "ann", Some("a"))).await;
+    }
 }
 
 /// A packet of these cents, one portion for each user.

@@ -22,6 +22,8 @@ pub struct Generator {
     random: Random,
     /// The pools there may be, each with the terms it is mostly opened with.
     pools: Vec<(PoolId, Arc<Terms>)>,
+    /// How many ids were made.
+    made: u64,
 }
 
 impl Generator {
@@ -30,13 +32,15 @@ impl Generator {
     pub fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let count = random.between(1, 6);
+        let mut made = 0;
         let pools = (1..=count)
             .map(|id| {
                 let terms = Arc::new(terms(&mut random));
-                (PoolId::new(u64::from(id) * 7).expect("positive"), terms)
+                let given = PoolId::new(u64::from(id) * 7).expect("positive");
+                (if random.percent(40) { next_made(&mut made) } else { given }, terms)
             })
             .collect();
-        Self { random, pools }
+        Self { random, pools, made }
     }
 
     /// The source of randomness, for what else the test has to decide.
@@ -49,7 +53,7 @@ impl Generator {
         let missing =
             self.pools.iter().find(|(id, _)| oracle.view(*id).is_none()).map(|(id, _)| *id);
         if missing.is_some() && self.random.percent(40) {
-            return self.open(missing);
+            return self.open(missing, oracle);
         }
         match self.random.below(1_000) {
             0..470 => Command::Claim(self.wish(oracle)),
@@ -64,7 +68,8 @@ impl Generator {
                     ReleaseReason::Cancelled
                 },
             },
-            870..910 => self.open(None),
+            870..890 => self.open(None, oracle),
+            890..910 => Command::Revoke { claim: self.claim_id(oracle) },
             910..950 => Command::Restock {
                 pool: self.pool(),
                 units: NonZeroU32::new(self.random.between(1, 3)).expect("positive"),
@@ -97,8 +102,15 @@ impl Generator {
         })
     }
 
-    fn open(&mut self, pool: Option<PoolId>) -> Command {
-        let id = pool.unwrap_or_else(|| self.pool());
+    fn open(&mut self, pool: Option<PoolId>, oracle: &Oracle) -> Command {
+        let mut id = pool.unwrap_or_else(|| self.pool());
+        // An id that was made is never made again; another one takes its place.
+        if oracle.forgotten().contains(&id)
+            && let Some((gone, _)) = self.pools.iter_mut().find(|(known, _)| *known == id)
+        {
+            *gone = next_made(&mut self.made);
+            id = *gone;
+        }
         let usual = self.pools.iter().find(|(known, _)| *known == id);
         let usual = usual.map(|(_, terms)| Arc::clone(terms));
         let terms = match usual {
@@ -225,6 +237,11 @@ fn terms(random: &mut Random) -> Terms {
     };
     assert_eq!(terms.check(), Ok(()), "only terms that can be kept");
     terms
+}
+
+fn next_made(made: &mut u64) -> PoolId {
+    *made += 1;
+    PoolId::new(PoolId::FIRST_MADE + *made * 7).expect("it fits")
 }
 
 fn user_id(number: u32) -> UserId {

@@ -15,6 +15,7 @@ use qiang_core::{
 #[derive(Debug, Clone, Default)]
 pub struct Oracle {
     pools: Vec<Pool>,
+    forgotten: Vec<PoolId>,
     log: Vec<Event>,
 }
 
@@ -50,6 +51,12 @@ impl Oracle {
         self.pools.iter().map(Pool::id).collect()
     }
 
+    /// The pools of which nothing is left: they were cleared, and their ids were made.
+    #[must_use]
+    pub fn forgotten(&self) -> &[PoolId] {
+        &self.forgotten
+    }
+
     /// A pool as it must be seen.
     #[must_use]
     pub fn view(&self, id: PoolId) -> Option<PoolView> {
@@ -79,18 +86,19 @@ impl Oracle {
         while self.expire_next(now) {}
     }
 
-    /// Releases the claim whose deadline was the earliest to come, if one has come.
+    /// Releases the claim whose deadline was the earliest to come, if one has come; of those that
+    /// come together, by the id of the pool.
     pub fn expire_next(&mut self, now: Timestamp) -> bool {
-        let mut first: Option<(Timestamp, usize, usize)> = None;
+        let mut first: Option<(Timestamp, PoolId, usize, usize)> = None;
         for (place, pool) in self.pools.iter().enumerate() {
             for (index, claim) in pool.claims.iter().enumerate() {
                 let Some(due) = due(claim).filter(|due| *due <= now) else { continue };
-                if first.is_none_or(|(earliest, _, _)| due < earliest) {
-                    first = Some((due, place, index));
+                if first.is_none_or(|(at, id, _, _)| (due, pool.id()) < (at, id)) {
+                    first = Some((due, pool.id(), place, index));
                 }
             }
         }
-        let Some((_, place, index)) = first else { return false };
+        let Some((_, _, place, index)) = first else { return false };
         let claim = &mut self.pools[place].claims[index];
         claim.reason = Some(match claim.state {
             State::Held => ReleaseReason::HoldExpired,
@@ -113,6 +121,7 @@ impl Oracle {
             Command::Release { claim, by, reason } => {
                 Reply::Claim(self.release(*claim, by.as_ref(), *reason, now))
             }
+            Command::Revoke { claim } => Reply::Claim(self.revoke(*claim, now)),
             Command::Restock { pool, units, request } => {
                 Reply::Pool(self.restock(*pool, units.get(), request, now))
             }
@@ -291,6 +300,29 @@ impl Oracle {
         Outcome::Done(claim)
     }
 
+    fn revoke(&mut self, id: ClaimId, now: Timestamp) -> Outcome<Claim> {
+        let claim = match self.find(id, None) {
+            Ok((_, claim)) => claim,
+            Err(refusal) => return Outcome::Refused(refusal),
+        };
+        if claim.state == State::Released {
+            return match claim.reason {
+                Some(ReleaseReason::Revoked) => Outcome::Replayed(claim.clone()),
+                _ => Outcome::Refused(Refusal::Released),
+            };
+        }
+        if claim.payment.is_none() {
+            return Outcome::Refused(Refusal::NotPaid);
+        }
+        claim.state = State::Released;
+        claim.reason = Some(ReleaseReason::Revoked);
+        claim.version += 1;
+        claim.changed_at = now;
+        let claim = claim.clone();
+        self.log.push(Event::Claim(claim.clone()));
+        Outcome::Done(claim)
+    }
+
     fn find(&mut self, id: ClaimId, by: Option<&UserId>) -> Result<(Flow, &mut Claim), Refusal> {
         let pool = self.pools.iter_mut().find(|pool| pool.id() == id.pool);
         let pool = pool.filter(|pool| pool.has_orders()).ok_or(Refusal::NoSuchClaim)?;
@@ -318,15 +350,17 @@ impl Oracle {
             return Outcome::Refused(Refusal::NoSuchClaim);
         };
         let ordered = pool.claims[index].clone();
+        let revoked = ordered.reason == Some(ReleaseReason::Revoked);
         let was_ordered = ordered.state == State::Ordered
             || ordered.state == State::Paid
+            || revoked
             || ordered.pay_by.is_some();
         if !was_ordered {
             return Outcome::Refused(Refusal::NotOrdered);
         }
         let number = ordered.id.number;
         let replaced = pool.claims.iter().any(|claim| claim.replaces == Some(number));
-        let back = if ordered.state == State::Paid || replaced {
+        let back = if ordered.state == State::Paid || revoked || replaced {
             Some(RefundReason::AlreadyPaid)
         } else if pay.amount.get() != ordered.unit_price.get() * i64::from(ordered.quantity) {
             Some(RefundReason::AmountMismatch)
@@ -476,7 +510,13 @@ impl Oracle {
         state.change = change;
         self.log.push(Event::Pool(state.clone()));
         pool.changes.push(state);
-        Outcome::Done(pool.view())
+        let view = pool.view();
+        // Nobody is ever given an id of qiang's own making again.
+        if view.cleared && id.get() >= 1 << 62 && view.terms.buckets == 1 {
+            self.pools.retain(|pool| pool.id() != id);
+            self.forgotten.push(id);
+        }
+        Outcome::Done(view)
     }
 }
 
@@ -621,6 +661,17 @@ impl Pool {
             return Some(Outcome::Refused(Refusal::PaymentConflict));
         }
         let now = |claim: &Claim| self.claims.iter().find(|c| c.id == claim.id).cloned();
+        if let Settlement::Paid(claim) | Settlement::Regranted(claim) = &seen.settlement
+            && let Some(revoked) = now(claim).filter(|claim| claim.state == State::Released)
+        {
+            return Some(Outcome::Replayed(Settlement::RefundDue(Refund {
+                order: pay.order,
+                payment: pay.payment.clone(),
+                amount: pay.amount,
+                reason: RefundReason::Revoked,
+                at: revoked.changed_at,
+            })));
+        }
         Some(Outcome::Replayed(match &seen.settlement {
             Settlement::Paid(claim) => Settlement::Paid(now(claim)?),
             Settlement::Regranted(claim) => Settlement::Regranted(now(claim)?),

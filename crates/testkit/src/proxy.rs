@@ -5,7 +5,7 @@
 //! holds for every byte that is read after it returned; there is nothing to sleep for. When a
 //! test has to know that something happened, it waits for a count ([`Proxy::until`]).
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc as ack;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -60,10 +60,12 @@ struct Doings {
     counts: watch::Sender<Counts>,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Rules {
     /// Connections of an earlier generation are cut.
     generation: u64,
+    /// Nothing is forwarded to or from clients with these addresses.
+    silenced: Vec<IpAddr>,
     requests: Way,
     replies: Way,
 }
@@ -158,6 +160,12 @@ impl Proxy {
         self.rule(|rules| rules.replies.paused = true);
     }
 
+    /// Forwards nothing to or from clients with this address, until [`Proxy::heal`], as if the network between
+    /// them and here had gone: connections are taken and stay open.
+    pub fn silence(&self, client: IpAddr) {
+        self.rule(|rules| rules.silenced.push(client));
+    }
+
     /// Forwards again, also what it kept.
     pub fn resume(&self) {
         self.rule(|rules| (rules.requests.paused, rules.replies.paused) = (false, false));
@@ -188,7 +196,7 @@ impl Proxy {
     /// Behaves again, in everything.
     pub fn heal(&self) -> Result<()> {
         self.deliver_replies();
-        self.rule(|rules| (rules.requests, rules.replies) = (Way::default(), Way::default()));
+        self.rule(|rules| *rules = Rules { generation: rules.generation, ..Rules::default() });
         self.admit()
     }
 

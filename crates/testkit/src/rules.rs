@@ -7,6 +7,7 @@
 mod book;
 mod flows;
 mod limits;
+mod made_ids;
 mod order_of_refusals;
 mod packets;
 mod payments;
@@ -15,6 +16,7 @@ mod pool_life;
 mod portions;
 mod prices;
 mod repeats;
+mod revoking;
 mod script;
 
 pub use book::OnBook;
@@ -38,9 +40,10 @@ macro_rules! rules {
 }
 use rules;
 
-const SUBJECTS: [&[Rule]; 10] = [
+const SUBJECTS: [&[Rule]; 12] = [
     flows::ALL,
     limits::ALL,
+    made_ids::ALL,
     order_of_refusals::ALL,
     packets::ALL,
     payments::ALL,
@@ -49,6 +52,7 @@ const SUBJECTS: [&[Rule]; 10] = [
     portions::ALL,
     prices::ALL,
     repeats::ALL,
+    revoking::ALL,
 ];
 
 /// Runs every table.

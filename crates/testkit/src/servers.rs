@@ -11,6 +11,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+mod disk;
 mod keeper;
 mod ports;
 mod program;
@@ -26,14 +27,15 @@ pub mod shared;
 
 pub use certificates::Authority;
 pub use cluster::Cluster;
+pub use disk::Disk;
 pub use keeper::{PREPARE_LIMIT, START_LIMIT};
 pub use mariadb::Mariadb;
 pub use ports::free_port;
 pub use postgres::Postgres;
 pub use program::{
-    ASYNC_TIMEOUT, K6, MARIADB, MARIADB_INSTALL, Missing, NODE, NODE_REDIS, OPENAPI_TYPESCRIPT,
-    POSTGRES, Program, REDIS, REDIS_PY, SCHEMATHESIS, Source, Tools, VALKEY, WRK, downloads,
-    or_skip,
+    ASYNC_TIMEOUT, AXE, CHROMEDRIVER, K6, MARIADB, MARIADB_INSTALL, Missing, NODE, NODE_REDIS,
+    OPENAPI_TYPESCRIPT, POSTGRES, Program, REDIS, REDIS_PY, SCHEMATHESIS, Source, Tools, VALKEY,
+    WRK, downloads, or_skip,
 };
 pub use redis::Redis;
 pub use resp::Value;

@@ -54,8 +54,11 @@ impl World {
     }
 
     fn assert_same(&self) {
-        let opened: Vec<_> = self.book.pools().map(|pool| pool.view().id).collect();
-        assert_eq!(opened, self.oracle.pools());
+        let mut opened: Vec<_> = self.book.pools().map(|pool| pool.view().id).collect();
+        let mut wanted = self.oracle.pools();
+        opened.sort_unstable();
+        wanted.sort_unstable();
+        assert_eq!(opened, wanted);
         for id in self.oracle.pools() {
             let pool = self.book.pool(id).expect("both have it");
             assert_eq!(Some(pool.view()), self.oracle.view(id));
@@ -144,6 +147,7 @@ fn nothing_is_left_out() {
             world.snapshot_part();
         }
         rebuilt += world.rebuilt;
+        met.extend(world.oracle.forgotten().iter().map(|_| "forgotten".to_owned()));
         met.extend(world.oracle.log().iter().map(|event| event.name().to_owned()));
         for event in world.oracle.log() {
             if let Event::Claim(claim) = event {
@@ -161,15 +165,16 @@ fn nothing_is_left_out() {
         order cleared, release done, release replayed, release already_paid,
         release no_such_claim, release cleared, pay paid, pay regranted, pay refund late,
         pay refund already_paid, pay refund amount_mismatch, pay again paid, pay again regranted,
-        pay again refund late, pay not_ordered, pay no_such_claim, pay payment_conflict,
+        pay again refund late, pay again refund revoked, revoke done, revoke replayed,
+        revoke released, revoke not_paid, revoke no_such_claim, revoke cleared, pay not_ordered, pay no_such_claim, pay payment_conflict,
         pay cleared, refund pool_in_use, refund refund late, refund again refund late,
         refund payment_conflict, open done, open replayed, open pool_exists, restock done,
         restock replayed, restock request_conflict, restock cannot_restock, restock closed,
         restock no_such_pool, close done, close replayed, close no_such_pool, clear done,
         clear replayed, clear pool_in_use, clear no_such_pool,
         pool_opened, pool_restocked, pool_closed, pool_cleared, claim_granted, claim_ordered,
-        claim_paid, claim_released, refund_due, gave_up, cancelled, hold_expired, pay_expired,
-        portion true, portion false, replaces true";
+        claim_paid, claim_released, refund_due, gave_up, cancelled, hold_expired, pay_expired, revoked,
+        portion true, portion false, replaces true, forgotten";
     let missing: Vec<&str> =
         wanted.split(',').map(str::trim).filter(|what| !met.contains(*what)).collect();
     assert!(missing.is_empty(), "never met: {missing:?}");
@@ -182,6 +187,7 @@ fn named(command: &Command, reply: &Reply) -> String {
         Command::Order { .. } => "order",
         Command::Pay(_) => "pay",
         Command::Release { .. } => "release",
+        Command::Revoke { .. } => "revoke",
         Command::Restock { .. } => "restock",
         Command::Close { .. } => "close",
         Command::Clear { .. } => "clear",

@@ -206,3 +206,20 @@ fn a_server_that_is_down_shows_through() {
     send(&client, "PING\r\n");
     assert_eq!(receive(&client, 7), "+PONG\r\n");
 }
+
+#[tokio::test]
+async fn only_clients_with_a_silenced_address_hear_nothing() {
+    let proxy = echo_behind_proxy();
+    let near = connect(&proxy);
+    assert_eq!(ask(&near, "a"), "a");
+    proxy.silence(Ipv4Addr::new(127, 0, 0, 9).into());
+    assert_eq!(ask(&near, "b"), "b");
+    proxy.silence(Ipv4Addr::LOCALHOST.into());
+    send(&near, "c");
+    let new = connect(&proxy);
+    send(&new, "d");
+    proxy.until(|counts| counts.connections == 2).await.unwrap();
+    assert_eq!(proxy.counts().request_bytes, 2);
+    proxy.heal().unwrap();
+    assert_eq!((receive(&near, 1), receive(&new, 1)), ("c".to_owned(), "d".to_owned()));
+}

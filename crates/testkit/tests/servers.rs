@@ -3,11 +3,11 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Command, Stdio};
 
-use qiang_testkit::servers::cluster::{self, Cluster, Replicas};
+use qiang_testkit::servers::cluster::{self, Cluster, Links, Replicas};
 use qiang_testkit::servers::mariadb::{self, Mariadb};
 use qiang_testkit::servers::postgres::{self, Fsync, Postgres};
 use qiang_testkit::servers::redis::{self, Durability, Flavour, Redis};
-use qiang_testkit::servers::{REDIS, Value, or_skip};
+use qiang_testkit::servers::{Disk, REDIS, Value, or_skip};
 
 fn redis(options: &redis::Options) -> Option<Redis> {
     or_skip(Redis::start(options))
@@ -97,6 +97,52 @@ fn a_replica_takes_over_when_its_master_is_killed() {
     let new = cluster.wait_for_promotion(slot, old).unwrap();
     assert_eq!(new, old + 3);
     assert_eq!(get(&cluster.nodes()[new], "stock").integer(), Some(7));
+}
+
+#[test]
+fn redis_ends_on_a_full_disk_and_has_everything_when_there_is_room_again() {
+    if !Disk::is_possible() {
+        eprintln!("skipped: a small disk can only be mounted by root");
+        return;
+    }
+    let (durability, disk_megabytes) = (Durability::Always, Some(8));
+    let options = redis::Options { durability, disk_megabytes, ..Default::default() };
+    let Some(redis) = redis(&options) else { return };
+    let disk = redis.disk().unwrap();
+    redis.command(&["SET", "stock", "7"]).unwrap();
+    assert!(!redis.has_fallen());
+    disk.fill().unwrap();
+    // More than the last page of its file has room for.
+    assert!(redis.command(&["SET", "stock", &"8".repeat(8_192)]).is_err());
+    while !redis.has_fallen() {}
+    assert!(redis.said().contains("AOF write error"), "{}", redis.said());
+    disk.make_room().unwrap();
+    redis.restart().unwrap();
+    assert!(!redis.has_fallen());
+    assert_eq!(get(&redis, "stock").integer(), Some(7));
+}
+
+#[test]
+fn a_master_that_the_others_do_not_hear_is_replaced_and_goes_on_as_a_replica() {
+    let (replicas, links) = (Replicas::One, Links::Proxied);
+    let options = cluster::Options { replicas, links, ..Default::default() };
+    let Some(cluster) = or_skip(Cluster::start(&options)) else { return };
+    let slot = cluster.slot("stock").unwrap();
+    let old = cluster.master_of(slot).unwrap();
+    let replica = cluster.replica_of(old).unwrap();
+    cluster.part_replication(old, replica).unwrap();
+    cluster.nodes()[old].command(&["SET", "stock", "7"]).unwrap();
+    assert_eq!(get(&cluster.nodes()[old], "stock").integer(), Some(7));
+    cluster.heal_links().unwrap();
+    cluster.wait_for_replication(old).unwrap();
+    cluster.isolate(old).unwrap();
+    // The one that was replaced cannot be asked: it hears nothing of it.
+    while !cluster.masters().unwrap().contains(&replica) {}
+    assert!(cluster.masters().unwrap().contains(&old));
+    cluster.heal_links().unwrap();
+    cluster.wait_until_whole().unwrap();
+    assert_eq!(cluster.replica_of(replica).unwrap(), old);
+    assert_eq!(get(&cluster.nodes()[replica], "stock").integer(), Some(7));
 }
 
 #[test]

@@ -32,6 +32,22 @@ pub(super) fn run(args: &[String], scratch: &Path) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
+/// Runs the benchmark of many small pools, on the embedded engine and on a Redis without a file: what is
+/// measured is the engine, not the disk. `args` go to it.
+pub(super) fn run_pools(args: &[String], scratch: &Path) -> Result<ExitCode> {
+    let clock = Stopwatch::start();
+    install([REDIS]);
+    let options = redis::Options { base: scratch.to_owned(), ..Default::default() };
+    let options = redis::Options { durability: Durability::None, ..options };
+    let redis = or_skip("Redis", Redis::start(&options))?;
+    let url = redis.as_ref().map(|redis| ("QIANG_BENCH_REDIS_NO", redis.url()));
+    let urls: Vec<_> = url.into_iter().collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    cargo_bench("qiang-engine", "pools", &args, scratch, &urls)?;
+    println!("measured in {clock}");
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Runs the benchmarks; what they printed, and which of them failed.
 pub(super) fn measure(only: &[&str], args: &[&str], scratch: &Path) -> (String, Vec<&'static str>) {
     let (mut said, mut failed) = (String::new(), Vec::new());

@@ -27,6 +27,9 @@ const IN_TURN: usize = 64;
 const FILES: u64 = 12_000;
 /// Until then everything that begins or ends with many connections has.
 const SETTLED_AFTER: Duration = Duration::from_secs(3);
+/// Until then the server has given back what it wants to: it looks every five seconds, and waits until
+/// it has little to do.
+const GIVEN_BACK_AFTER: Duration = Duration::from_secs(15);
 /// Between two looks whether the server has accepted everybody.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -128,12 +131,39 @@ impl Served {
         Ok(())
     }
 
-    /// Waits until the server has so many open files more than at first, or not more.
-    async fn has_files(&self, wanted: impl Fn(usize) -> bool) -> Result<()> {
+    async fn connect(&self, count: usize) -> Result<Vec<TcpStream>> {
+        let mut streams = Vec::new();
+        for _ in 0..count {
+            streams.push(TcpStream::connect(self.address()).await?);
+        }
+        Ok(streams)
+    }
+
+    /// Everybody says the same, [`IN_TURN`] of them at a time.
+    async fn each_asks(&self, crowd: &mut [TcpStream], words: &[u8]) -> Result<()> {
+        for group in crowd.chunks_mut(IN_TURN) {
+            let asked = group.iter_mut().map(|stream| self.ask(stream, words));
+            futures_util::future::try_join_all(asked).await?;
+        }
+        Ok(())
+    }
+
+    /// How many sockets the server has.
+    fn sockets(&self) -> Result<usize> {
+        let files = std::fs::read_dir(format!("/proc/{}/fd", self.product.pid()))?;
+        let targets = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+        Ok(targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count())
+    }
+
+    /// Waits until the server has so many sockets, and has done what comes with them.
+    async fn settles_with(&self, wanted: usize) -> Result<()> {
         let watch = Stopwatch::start();
-        let folder = format!("/proc/{}/fd", self.product.pid());
-        while !wanted(std::fs::read_dir(&folder)?.count()) {
-            ensure!(watch.elapsed() < PATIENCE, "the connections were not all accepted or closed");
+        loop {
+            let sockets = self.sockets()?;
+            if sockets == wanted {
+                break;
+            }
+            ensure!(watch.elapsed() < PATIENCE, "the server has {sockets} sockets, not {wanted}");
             tokio::time::sleep(LOOK_EVERY).await;
         }
         tokio::time::sleep(SETTLED_AFTER).await;
@@ -198,34 +228,34 @@ async fn first_answers(server: &Served) -> Result<f64> {
     Ok(times[AT_ONCE * 99 / 100].as_secs_f64() * 1e3)
 }
 
-/// What those cost who stay: after they were accepted, after a page each, after a claim each; and how
-/// much of it is given back when they leave.
+/// The memory of connections that stay: after they were accepted, after a page each, after a claim each;
+/// and how much of it the server gives back when they close.
 async fn idle(server: &Served) -> Result<[serde_json::Value; 4]> {
-    // Somebody was there before: what is made once is not counted for each.
-    let mut first = TcpStream::connect(server.address()).await?;
-    server.ask(&mut first, &server.page).await?;
-    server.ask(&mut first, &server.claim).await?;
-    drop(first);
+    // As many have claimed before. Memory that is taken once, and the tables of claims, which stay when a
+    // connection closes, are not counted for the connections.
+    // Whoever opened the sale has gone by then.
     tokio::time::sleep(SETTLED_AFTER).await;
-    let files = std::fs::read_dir(format!("/proc/{}/fd", server.product.pid()))?.count();
-    let before = server.product.resident_bytes()?;
-    let mut crowd = Vec::new();
-    for _ in 0..IDLE {
-        crowd.push(TcpStream::connect(server.address()).await?);
+    let nobody = server.sockets()?;
+    let mut first = server.connect(IN_TURN).await?;
+    server.each_asks(&mut first, &server.page).await?;
+    for _ in 0..IDLE / IN_TURN {
+        server.each_asks(&mut first, &server.claim).await?;
     }
-    server.has_files(|open| open >= files + IDLE).await?;
+    drop(first);
+    server.settles_with(nobody).await?;
+    let before = server.product.resident_bytes()?;
+    let mut crowd = server.connect(IDLE).await?;
+    server.settles_with(nobody + IDLE).await?;
     let accepted = server.product.resident_bytes()?;
     let mut asked = [0; 2];
     for (words, bytes) in [&server.page, &server.claim].into_iter().zip(&mut asked) {
-        for group in crowd.chunks_mut(IN_TURN) {
-            let asked = group.iter_mut().map(|stream| server.ask(stream, words));
-            futures_util::future::try_join_all(asked).await?;
-        }
+        server.each_asks(&mut crowd, words).await?;
         tokio::time::sleep(SETTLED_AFTER).await;
         *bytes = server.product.resident_bytes()?;
     }
     drop(crowd);
-    server.has_files(|open| open <= files).await?;
+    server.settles_with(nobody).await?;
+    tokio::time::sleep(GIVEN_BACK_AFTER).await;
     let after = server.product.resident_bytes()?;
     let most = accepted.max(asked[0]).max(asked[1]);
     let each = |bytes: u64| bytes.saturating_sub(before) as f64 / IDLE as f64;

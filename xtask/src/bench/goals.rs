@@ -167,7 +167,7 @@ fn connections(figures: &Figures) -> Vec<Goal> {
             "memory given back when 10,000 idle connections close",
             all("idle_connections", "given_back_percent").into_iter().reduce(f64::min),
             "%",
-            Bound::Open,
+            Bound::AtLeast(90.0),
         ),
     ]
 }

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 /// Everything measured, as Markdown.
 pub(super) fn measured(table: &str, backends: &str, command: &str) -> Result<String> {
-    let quick = command.ends_with("--quick");
+    let quick = command.contains(" --quick");
     let caution = if quick { "\nA quick look, not a result: one short round each.\n" } else { "" };
     let backends = match backends.trim() {
         "" => String::new(),

@@ -102,6 +102,11 @@ impl Product {
 
     /// Asks for something over HTTP, as an admin.
     pub(super) fn ask(&self, method: &str, path: &str, body: &str) -> Result<Value> {
+        Ok(serde_json::from_str(&self.ask_text(method, path, body)?)?)
+    }
+
+    /// The same, for what is no JSON.
+    pub(super) fn ask_text(&self, method: &str, path: &str, body: &str) -> Result<String> {
         let mut stream = TcpStream::connect(&self.http)?;
         stream.set_read_timeout(Some(ANSWER_WITHIN))?;
         write!(
@@ -117,7 +122,7 @@ impl Product {
         let (head, body) = answer.split_once("\r\n\r\n").context("no answer")?;
         let first = head.lines().next().unwrap_or_default();
         ensure!(first.contains(" 2"), "{method} {path} was answered {first}: {body}");
-        Ok(serde_json::from_str(body)?)
+        Ok(body.to_owned())
     }
 
     /// Memory in use, in bytes.

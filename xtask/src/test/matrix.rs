@@ -12,8 +12,9 @@ use crate::stopwatch::Stopwatch;
 
 /// Tests that look into an embedded engine's folder, start processes of the default kind, or try
 /// what no engine has a part in: they have run with everything else.
-const DEFAULT_ONLY: [&str; 10] = [
+const DEFAULT_ONLY: [&str; 11] = [
     "bench::",
+    "closed_connections::",
     "commands::",
     "k6::",
     "killed::",

@@ -1,4 +1,4 @@
-//! Which crate may know which: `{core, sql} ← {engine, store, bus, cache} ← app ← domains ← qiang`.
+//! Which crate may know which: `{core, sql} ← {engine, store, bus, cache} ← app ← domains ← recovery ← qiang`.
 //!
 //! Neighbours never know each other: not those in the middle, and not the domains. core and sql depend
 //! on none of ours, sql is for those who talk to databases, load knows a server only by what it says
@@ -26,8 +26,11 @@ const DOMAINS: [&str; 6] = [
     "qiang-social",
     "qiang-delivery",
 ];
+/// Compares and mends the books, so it knows the domains that keep some.
+const RECOVERY: &str = "qiang-recovery";
 /// What knows none of ours.
 const LOAD: &str = "qiang-load";
+const MEMORY: &str = "qiang-memory";
 const PAGES: &str = "qiang-pages";
 const PRODUCT: &str = "qiang";
 const TESTKIT: &str = "qiang-testkit";
@@ -62,7 +65,7 @@ pub(super) fn check(metadata: &Value, problems: &mut Vec<Problem>) {
 }
 
 fn is_known(name: &str) -> bool {
-    let single = [CORE, SQL, APP, LOAD, PAGES, PRODUCT, "xtask", TESTKIT, CHAOS];
+    let single = [CORE, SQL, APP, RECOVERY, LOAD, MEMORY, PAGES, PRODUCT, "xtask", TESTKIT, CHAOS];
     MIDDLE.contains(&name) || DOMAINS.contains(&name) || single.contains(&name)
 }
 
@@ -73,12 +76,15 @@ fn may_know(from: &str, to: &str, in_tests: bool) -> bool {
         _ if to == TESTKIT => in_tests || from == "xtask" || from == CHAOS,
         // Its own tests use what it offers to the tests of others, and so do those.
         SQL => in_tests && to == SQL,
-        PRODUCT | APP | TESTKIT if in_tests && to == SQL => true,
+        PRODUCT | APP | RECOVERY | TESTKIT if in_tests && to == SQL => true,
         _ if DOMAINS.contains(&from) && in_tests && to == SQL => true,
         _ if to == SQL => OVER_SQL.contains(&from),
-        PRODUCT => below_app || [APP, LOAD, PAGES].contains(&to) || DOMAINS.contains(&to),
+        PRODUCT => {
+            below_app || [APP, RECOVERY, LOAD, MEMORY, PAGES].contains(&to) || DOMAINS.contains(&to)
+        }
         APP | TESTKIT => below_app,
-        PAGES => to == APP,
+        PAGES => below_app || to == APP,
+        RECOVERY => below_app || to == APP || DOMAINS.contains(&to),
         _ if DOMAINS.contains(&from) => below_app || to == APP,
         _ if MIDDLE.contains(&from) => to == CORE,
         _ => false,
@@ -121,9 +127,12 @@ mod tests {
         assert_eq!(complaints("xtask", "qiang-chaos", None), 0);
         assert_eq!(complaints("qiang-chaos", "qiang-testkit", None), 0);
         assert_eq!(complaints("qiang", "qiang-load", None), 0);
+        assert_eq!(complaints("qiang", "qiang-memory", None), 0);
         assert_eq!(complaints("qiang", "qiang-sales", None), 0);
         assert_eq!(complaints("qiang-sales", "qiang-app", None), 0);
         assert_eq!(complaints("qiang-sales", "qiang-store", None), 0);
+        assert_eq!(complaints("qiang-recovery", "qiang-sales", None), 0);
+        assert_eq!(complaints("qiang-pages", "qiang-store", None), 0);
     }
 
     #[test]
@@ -139,9 +148,13 @@ mod tests {
         assert_eq!(complaints("qiang-bus", "qiang-sql", None), 1);
         assert_eq!(complaints("qiang-chaos", "qiang", None), 1);
         assert_eq!(complaints("qiang-load", "qiang-core", None), 1);
+        assert_eq!(complaints("qiang-memory", "qiang-core", None), 1);
+        assert_eq!(complaints("qiang-engine", "qiang-memory", None), 1);
         assert_eq!(complaints("qiang-app", "qiang-sales", None), 1);
         assert_eq!(complaints("qiang-sales", "qiang-accounts", None), 1);
+        assert_eq!(complaints("qiang-sales", "qiang-recovery", None), 1);
         assert_eq!(complaints("qiang-accounts", "qiang", None), 1);
+        assert_eq!(complaints("qiang-pages", "qiang-sales", None), 1);
         assert_eq!(complaints("qiang", "qiang-chaos", Some("dev")), 1);
     }
 

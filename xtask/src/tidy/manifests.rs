@@ -1,15 +1,28 @@
 //! Every dependency from outside says in its Cargo.toml why it is there.
 //!
 //! Crates of this workspace, and those inherited from the workspace (which gives the reason),
-//! need none.
+//! need none. Every crate has the lints of the workspace, which forbid unsafe code, but for the one that
+//! was made for it.
 
 use super::Problem;
 use super::files::File;
 
+/// The one crate with unsafe code, and so with lints of its own.
+const UNSAFE: &str = "crates/memory/Cargo.toml";
+
 pub(super) fn check(files: &[File], problems: &mut Vec<Problem>) {
     for file in files.iter().filter(|file| file.name() == "Cargo.toml") {
         check_manifest(file, problems);
+        if file.text.contains("[package]") && !has_lints(file) && file.path != UNSAFE {
+            let what = "inherit the lints: `[lints]` with `workspace = true`";
+            problems.push(Problem::new(&file.path, 1, what));
+        }
     }
+}
+
+fn has_lints(file: &File) -> bool {
+    let mut lines = file.text.lines().map(str::trim);
+    lines.any(|line| line == "[lints]") && lines.next() == Some("workspace = true")
 }
 
 fn check_manifest(file: &File, problems: &mut Vec<Problem>) {
@@ -65,8 +78,8 @@ mod tests {
 
     #[test]
     fn each_dependency_needs_its_own_reason() {
-        let text = "[package]\nname = \"a\"\n[dependencies]\n# because\nb = \"1\"\nc = \"1\"\nd = \"1\" # so\n";
-        assert_eq!(lines(text), [6]);
+        let text = "[dependencies]\n# because\nb = \"1\"\nc = \"1\"\nd = \"1\" # so\n";
+        assert_eq!(lines(text), [4]);
     }
 
     #[test]
@@ -84,5 +97,12 @@ mod tests {
     #[test]
     fn a_table_for_one_dependency_is_refused() {
         assert_eq!(lines("[dependencies.b]\nversion = \"1\"\n"), [1]);
+    }
+
+    #[test]
+    fn every_crate_has_the_lints_of_the_workspace() {
+        assert_eq!(lines("[package]\nname = \"a\"\n"), [1]);
+        assert_eq!(lines("[package]\nname = \"a\"\n[lints.rust]\nunsafe_code = \"deny\"\n"), [1]);
+        assert!(lines("[package]\nname = \"a\"\n[lints]\nworkspace = true\n").is_empty());
     }
 }

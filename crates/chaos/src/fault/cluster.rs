@@ -1,5 +1,5 @@
 //! A cluster: masters and replicas that die or stand still, failovers by force and by command, slots
-//! that move. Each returns when the cluster is whole again, so that no replica is asked to take over
+//! that move, links that carry nothing. Each returns when the cluster is whole again, so that no replica is asked to take over
 //! before it has everything: what Redis itself loses then is not ours to judge.
 
 use std::time::Duration;
@@ -77,6 +77,39 @@ pub(super) fn carry_out(act: &Act, world: &World) -> Result<()> {
             world.expect_not_ready("a master has no memory left");
             nodes[master].command(&["CONFIG", "SET", "maxmemory", "0"])?;
         }
+        Fault::FillMasterDisk => {
+            let Some(disk) = nodes[master].disk() else { return super::no_disk(act, world) };
+            disk.fill()?;
+            super::has_fallen(&nodes[master], world)?;
+            promoted(cluster, world, replica)?;
+            world.wait(lasts);
+            disk.make_room()?;
+            nodes[master].restart()?;
+        }
+        Fault::HangReplicaLink => {
+            cluster.part_replication(master, replica)?;
+            world.wait(lasts);
+            cluster.heal_links()?;
+        }
+        Fault::HangMasterLink => {
+            cluster.part_from_clients(master)?;
+            world.wait(lasts);
+            cluster.heal_links()?;
+        }
+        Fault::PartMasters => {
+            let other = masters[(act.pick(masters.len()) + 1) % masters.len()];
+            cluster.part(master, other)?;
+            world.wait(lasts);
+            cluster.heal_links()?;
+        }
+        Fault::IsolateMaster => {
+            cluster.isolate(master)?;
+            let done = promoted(cluster, world, replica);
+            world.wait(lasts);
+            cluster.heal_links()?;
+            done?;
+            replaced(cluster, world, master)?;
+        }
         other => bail!("{other} does not strike a cluster"),
     }
     cluster.wait_until_whole().context("after the fault")
@@ -90,6 +123,17 @@ fn promoted(cluster: &Cluster, world: &World, replica: usize) -> Result<()> {
         world.wait(LOOK);
     }
     bail!("node {replica} did not take over")
+}
+
+/// Waits until a master that was replaced knows it.
+fn replaced(cluster: &Cluster, world: &World, master: usize) -> Result<()> {
+    for _ in 0..LOOKS {
+        if !cluster.masters()?.contains(&master) {
+            return Ok(());
+        }
+        world.wait(LOOK);
+    }
+    bail!("node {master} does not know that it was replaced")
 }
 
 /// Moves the slot of one partition to a master that has it not.

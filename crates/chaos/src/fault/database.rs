@@ -1,4 +1,4 @@
-//! The database: killed, stopped, closed for writing.
+//! The database: killed, stopped, closed for writing, without room on its disk.
 
 use std::time::Duration;
 
@@ -26,6 +26,14 @@ pub(super) fn carry_out(act: &Act, world: &World) -> Result<()> {
             world.wait(lasts);
             world.expect_not_ready("the database takes no writes");
             database.open_for_writing()
+        }
+        Fault::FillDatabaseDisk => {
+            let Some(disk) = database.disk() else { return super::no_disk(act, world) };
+            disk.fill()?;
+            world.wait(lasts);
+            disk.make_room()?;
+            // Some give up when they cannot write their log, and are started again by a person.
+            if database.answers() { Ok(()) } else { database.restart() }
         }
         other => bail!("{other} does not strike a database"),
     }

@@ -1,4 +1,4 @@
-//! One Redis: killed, stopped, full, flushed.
+//! One Redis: killed, stopped, full, without room on its disk, flushed.
 
 use std::time::Duration;
 
@@ -27,6 +27,15 @@ pub(super) fn carry_out(act: &Act, world: &World) -> Result<()> {
             world.wait(lasts);
             world.expect_not_ready("Redis has no memory left");
             redis.command(&["CONFIG", "SET", "maxmemory", "0"]).map(drop)
+        }
+        Fault::FillRedisDisk => {
+            let Some(disk) = redis.disk() else { return super::no_disk(act, world) };
+            disk.fill()?;
+            super::has_fallen(redis, world)?;
+            world.wait(lasts);
+            world.expect_not_ready("Redis has ended on a full disk");
+            disk.make_room()?;
+            redis.restart()
         }
         Fault::FlushRedis => {
             redis.flush()?;

@@ -24,7 +24,6 @@ pub trait Facts {
     /// The pool as the outside sees it.
     fn view(&self) -> PoolView;
 
-    /// Units left.
     fn available(&self) -> u32;
 
     /// Units taken, by state.
@@ -58,7 +57,6 @@ pub trait Facts {
     /// The units that this request restocked.
     fn restock(&self, request: &RequestId) -> Option<u32>;
 
-    /// The pool's rules.
     fn terms(&self) -> &Terms {
         &self.state().terms
     }
@@ -92,9 +90,7 @@ pub enum Fate {
     },
     /// It goes back.
     Refund {
-        /// How much.
         amount: Cents,
-        /// Why.
         reason: RefundReason,
         /// When that was decided.
         at: Timestamp,
@@ -108,7 +104,6 @@ pub enum Decision<T> {
     Commit(Event),
     /// It happened before.
     Repeat(T),
-    /// No.
     Refuse(Refusal),
 }
 
@@ -248,6 +243,22 @@ pub fn release(
     }
 }
 
+/// Taking a paid order back, at most once. The claim's own event says that its payment is owed
+/// back ([`Claim::revoked`]), so that neither can be without the other.
+#[must_use]
+pub fn revoke(pool: &impl Facts, number: u32, now: Timestamp) -> Decision<Claim> {
+    let claim = match find_claim(pool, number, None) {
+        Ok(claim) => claim,
+        Err(refusal) => return Refuse(refusal),
+    };
+    match (claim.state, &claim.payment) {
+        (State::Paid, Some(_)) => Commit(released(claim, ReleaseReason::Revoked, now)),
+        (State::Released, Some(_)) => Repeat(claim),
+        (State::Released, None) => Refuse(Refusal::Released),
+        (State::Held | State::Ordered | State::Paid, _) => Refuse(Refusal::NotPaid),
+    }
+}
+
 /// The release of a claim whose deadline `due` has come, unless that no longer stands.
 #[must_use]
 pub fn expiry(pool: &impl Facts, number: u32, due: Timestamp, now: Timestamp) -> Option<Event> {
@@ -283,7 +294,9 @@ pub fn pay(pool: &impl Facts, pay: &PayRequest, now: Timestamp) -> Decision<Sett
         return Refuse(Refusal::NotOrdered);
     }
     let refund = |reason| Commit(Event::Refund(refund_of(pay, reason, now)));
-    if ordered.state == State::Paid || pool.replaced_by(ordered.id.number).is_some() {
+    // What was revoked was paid before, and is not sold to the same buyer again by itself.
+    let was_paid = ordered.state == State::Paid || ordered.payment.is_some();
+    if was_paid || pool.replaced_by(ordered.id.number).is_some() {
         return refund(RefundReason::AlreadyPaid);
     }
     if pay.amount != ordered.amount() {
@@ -383,6 +396,14 @@ pub fn clear(pool: &impl Facts, now: Timestamp) -> Decision<PoolView> {
     }
 }
 
+/// Whether nothing of a pool stays once it is cleared. An id that was made is never made again, so
+/// the engine forgets it, and the records are all there is; of an id given by hand a tombstone
+/// stays. So it does of a pool with buckets, which are cleared one after the other.
+#[must_use]
+pub fn leaves_nothing(id: PoolId, terms: &Terms) -> bool {
+    id.is_made() && terms.buckets == 1
+}
+
 /// Whether claims of the pool are orders.
 fn has_orders(pool: &impl Facts) -> bool {
     pool.terms().kind == Kind::Sale
@@ -420,8 +441,8 @@ fn check_limit(
     }
 }
 
-/// What somebody hears whose only unit is taken by the claim `latest`. An account never hears of
-/// the claim of another one, and nobody that they have what was released.
+/// The refusal for a buyer who may have one unit and used it for the claim `latest`. An account is
+/// never shown the claim of another account, and a released claim is not called theirs.
 fn has_one(pool: &impl Facts, user: &UserId, latest: u32) -> Refusal {
     let claim = ClaimId { pool: pool.state().id, number: latest };
     if !pool.terms().looks_at_latest() {
@@ -486,10 +507,14 @@ fn next_state(pool: &impl Facts, change: PoolChange, at: Timestamp) -> PoolState
     PoolState { version: last.version + 1, change, at, ..last.clone() }
 }
 
-/// What a paid claim says about the payment that paid it.
+/// What a claim says about the payment that paid it.
 #[must_use]
 pub fn settlement(paid: Claim) -> Settlement {
-    if paid.replaces.is_some() { Settlement::Regranted(paid) } else { Settlement::Paid(paid) }
+    match paid.revoked() {
+        Some(refund) => Settlement::RefundDue(refund),
+        None if paid.replaces.is_some() => Settlement::Regranted(paid),
+        None => Settlement::Paid(paid),
+    }
 }
 
 fn next_id(pool: &impl Facts) -> ClaimId {

@@ -1,4 +1,4 @@
-//! Which pre-cut portions are still to be had.
+//! Which pre-cut portions are still free.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,7 +18,7 @@ pub(super) struct Portions {
 }
 
 impl Portions {
-    /// All of a pool that was just opened.
+    /// The portions of a pool that was just opened: all are free.
     pub(super) fn of(terms: &Terms) -> Self {
         Self { fresh: 0, returned: BinaryHeap::new(), left: terms.cents_left(0, []) }
     }
@@ -69,7 +69,7 @@ impl Portions {
         self.left
     }
 
-    /// What is left is also what the free portions are worth, added up one by one.
+    /// Asserts that the value left is the sum of all free portions.
     pub(super) fn assert_adds_up(&self, terms: &Terms) {
         let returned = self.returned.iter().map(|Reverse(place)| *place);
         assert_eq!(self.left, terms.cents_left(self.fresh, returned), "portions add up");

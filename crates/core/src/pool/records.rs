@@ -28,8 +28,8 @@ pub(super) struct Record {
     pub(super) unit_price: i64,
     pub(super) quantity: u32,
     portion: u32,
-    /// Of a paid claim: the claim it replaces. Of a released one: the claim that replaced it.
-    /// 0 is none.
+    /// Of a paid or revoked claim: the claim it replaces. Of any other released one: the claim that
+    /// replaced it. 0 is none.
     link: u32,
     /// Place of the payment among the pool's payments, from 1; 0 is none.
     pub(super) payment: u32,
@@ -47,11 +47,15 @@ impl Record {
     }
 
     pub(super) fn replaces(&self) -> Option<u32> {
-        (self.state == State::Paid && self.link != 0).then_some(self.link)
+        (self.was_paid() && self.link != 0).then_some(self.link)
     }
 
     pub(super) fn replaced_by(&self) -> Option<u32> {
-        (self.state == State::Released && self.link != 0).then_some(self.link)
+        (!self.was_paid() && self.link != 0).then_some(self.link)
+    }
+
+    fn was_paid(&self) -> bool {
+        self.state == State::Paid || self.reason == Some(ReleaseReason::Revoked)
     }
 
     pub(super) fn pay_by(&self) -> Option<Timestamp> {

@@ -222,6 +222,7 @@ impl Encoder {
             RefundReason::AlreadyPaid => 1,
             RefundReason::AmountMismatch => 2,
             RefundReason::ClaimLost => 3,
+            RefundReason::Revoked => 4,
         });
         self.signed(refund.at.millis());
     }
@@ -404,6 +405,7 @@ impl<'a> Decoder<'a> {
                 1 => RefundReason::AlreadyPaid,
                 2 => RefundReason::AmountMismatch,
                 3 => RefundReason::ClaimLost,
+                4 => RefundReason::Revoked,
                 _ => return Err(DecodeError::OutOfRange { what: "refund reason" }),
             },
             at: Timestamp::from_millis(self.signed()?),
@@ -512,6 +514,7 @@ fn reason_number(reason: Option<ReleaseReason>) -> u8 {
         Some(ReleaseReason::Cancelled) => 2,
         Some(ReleaseReason::HoldExpired) => 3,
         Some(ReleaseReason::PayExpired) => 4,
+        Some(ReleaseReason::Revoked) => 5,
     }
 }
 
@@ -522,6 +525,7 @@ fn reason_from(number: u8) -> Result<Option<ReleaseReason>, DecodeError> {
         2 => Some(ReleaseReason::Cancelled),
         3 => Some(ReleaseReason::HoldExpired),
         4 => Some(ReleaseReason::PayExpired),
+        5 => Some(ReleaseReason::Revoked),
         _ => return Err(DecodeError::OutOfRange { what: "release reason" }),
     })
 }

@@ -15,14 +15,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use qiang_core::{Claim, ClaimRequest, Identity, LimitBy, Outcome, PoolId, Refusal, Terms, UserId};
-use redis::cmd;
+use qiang_core::{
+    Claim, ClaimRequest, Identity, Kind, LimitBy, Outcome, PoolId, Refusal, Terms, UserId,
+};
+use redis::{Pipeline, Value, cmd, from_redis_value};
 
-use super::cell::{Cell, CellId, Found, Keys, Search, Turn};
+use super::cell::{Cell, CellId, Found, Keys, PartitionKeys, Search, Turn};
 use super::era::Era;
 use super::wire::{self, Ask, Said, Sent, Standing};
 use super::{Engine, Shared, nonsense};
-use crate::Error;
+use crate::{Error, chain};
 
 /// Searches of one claim; each ends with units in its bucket, or with the proof that there are
 /// none. Others may be faster so often, but hardly more often.
@@ -31,6 +33,8 @@ const MAX_SEARCHES: usize = 16;
 const QUICK_LOOKS: usize = 8;
 /// Looks at all buckets until two agree.
 const MAX_LOOKS: usize = 64;
+/// Pools whose terms are read in one go, to find those that have buckets.
+const LOOKED_AT_ONCE: usize = 500;
 
 /// Another node wants the same: whoever waits longer lets the other one have it. Who that is differs
 /// from look to look, so that no two nodes wait alike for long.
@@ -374,6 +378,81 @@ pub struct Spread {
 }
 
 impl Engine {
+    /// Notes that a pool has buckets, before it is opened: what a process leaves half done between them
+    /// is looked for among those that were noted.
+    pub(super) async fn note_spread(&self, pool: PoolId) -> Result<(), Error> {
+        self.change_spread("ZADD", Some(0), pool).await
+    }
+
+    /// The pool is over.
+    pub(super) async fn drop_spread(&self, pool: PoolId) -> Result<(), Error> {
+        self.change_spread("ZREM", None, pool).await
+    }
+
+    async fn change_spread(
+        &self,
+        change: &str,
+        score: Option<u8>,
+        pool: PoolId,
+    ) -> Result<(), Error> {
+        let head = self.shared.cell(CellId::head(pool));
+        let key = PartitionKeys::spread(&self.place().prefix, head.partition);
+        let mut pipe = Pipeline::with_capacity(1);
+        pipe.cmd(change).arg(key).arg(score).arg(pool.get());
+        let changed = self.shared.ask_patiently(head.partition, &pipe).await;
+        changed.map(drop).map_err(|failure| {
+            tracing::warn!("a pool with buckets was not noted: {}", chain(&failure));
+            Error::Unavailable
+        })
+    }
+
+    /// Looks through all sales once for those that have buckets: an older version did not note them,
+    /// and neither does a repair. A partition that does not answer is looked through next time.
+    pub(super) async fn find_spread(&self) -> Result<(), Error> {
+        if self.shared.found_spread.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut found = Ok(());
+        for partition in 0..self.partitions() {
+            found = found.and(self.find_spread_in(partition).await);
+        }
+        if found.is_ok() {
+            self.shared.found_spread.store(true, Ordering::Release);
+        }
+        found
+    }
+
+    async fn find_spread_in(&self, partition: u16) -> Result<(), Error> {
+        let (link, prefix) = (&self.shared.link, &self.place().prefix);
+        let unread = |failure| {
+            tracing::debug!("pools with buckets not looked for: {}", chain(&failure));
+            Error::Unavailable
+        };
+        // Only sales have buckets.
+        let key = PartitionKeys::pools(prefix, partition, Kind::Sale);
+        let range = cmd("ZRANGE").arg(key).arg(0).arg(-1).to_owned();
+        let ids = link.ask(partition, &range).await.map_err(unread)?;
+        let ids: Vec<String> = from_redis_value(ids).unwrap_or_default();
+        let ids: Vec<PoolId> = ids.iter().filter_map(|id| id.parse().ok()).collect();
+        for some in ids.chunks(LOOKED_AT_ONCE) {
+            let mut pipe = Pipeline::with_capacity(some.len());
+            for pool in some {
+                let keys = Keys::new(prefix, partition, CellId::head(*pool));
+                pipe.cmd("HGET").arg(keys.get(Keys::POOL)).arg("terms");
+            }
+            let found = link.ask_many(partition, &pipe).await.map_err(unread)?;
+            for (pool, terms) in some.iter().zip(found) {
+                let Value::BulkString(terms) = terms else { continue };
+                // One that cannot be read is told about whenever transfers are finished.
+                if wire::decode_terms(&terms).is_ok_and(|terms| terms.buckets == 1) {
+                    continue;
+                }
+                self.note_spread(*pool).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// What the buckets of a pool hold together; it must be as much as the pool has. `None` if there is
     /// no such pool, or units moved while they were counted.
     pub async fn spread(&self, pool: PoolId) -> Result<Option<Spread>, Error> {

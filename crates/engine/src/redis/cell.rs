@@ -160,7 +160,7 @@ impl Keys {
     pub(super) const REFUNDED: usize = 16;
     pub(super) const PAYERS: usize = 17;
 
-    fn new(prefix: &str, partition: u16, id: CellId) -> Self {
+    pub(super) fn new(prefix: &str, partition: u16, id: CellId) -> Self {
         let shared = PartitionKeys::new(prefix, partition);
         let own = |what: &str| {
             format!("{prefix}:{{{}}}:{what}:{}/{}", hash_tag(partition), id.pool, id.bucket)
@@ -214,6 +214,16 @@ impl PartitionKeys {
     pub(super) fn new(prefix: &str, partition: u16) -> Self {
         let key = |what: &str| format!("{prefix}:{{{}}}:{what}", hash_tag(partition));
         Self { meta: key("meta"), log: key("log"), dues: key("dues") }
+    }
+
+    /// The pools with buckets whose first bucket lies in a partition, and some that are none any more.
+    pub(super) fn spread(prefix: &str, partition: u16) -> String {
+        format!("{prefix}:{{{}}}:spread", hash_tag(partition))
+    }
+
+    /// What was answered last on a lane of a node.
+    pub(super) fn lane(prefix: &str, partition: u16, node: u64, lane: u32) -> String {
+        format!("{prefix}:{{{}}}:lane:{node:x}:{lane}", hash_tag(partition))
     }
 
     /// The pools of a kind whose first bucket lies in a partition.

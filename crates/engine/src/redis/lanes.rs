@@ -6,7 +6,7 @@
 //! does the caller hear that nobody knows.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use qiang_core::Timestamp;
@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use super::cell::{Cell, CellId, Keys, PartitionKeys, Waiting};
 use super::era::Era;
-use super::link::{Failure, Kind};
+use super::link::{Failure, Kind, ServerId};
 use super::pack::Packer;
 use super::reading::Loss;
 use super::wire::{self, Answer, Ask, Counted, Decided, Said};
@@ -37,6 +37,42 @@ const MAX_AGAIN: usize = 4_096;
 pub(super) const RETRY_FOR: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const MAX_PAUSE: Duration = Duration::from_millis(250);
+
+/// The lanes of this process in a partition. A call takes one, and the next call takes it over: there
+/// are as many as there are calls on their way at once, however many pools those are about.
+#[derive(Debug, Default)]
+pub(super) struct Lanes(Mutex<Free>);
+
+#[derive(Debug, Default)]
+struct Free {
+    lanes: Vec<u32>,
+    /// How many there are, free or not.
+    made: u32,
+}
+
+/// A lane that nobody else makes calls on.
+struct OnLane<'a> {
+    lanes: &'a Lanes,
+    number: u32,
+}
+
+impl Lanes {
+    fn take(&self) -> OnLane<'_> {
+        let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = free.lanes.pop().unwrap_or_else(|| {
+            free.made += 1;
+            free.made
+        });
+        OnLane { lanes: self, number }
+    }
+}
+
+impl Drop for OnLane<'_> {
+    fn drop(&mut self) {
+        let mut free = self.lanes.0.lock().unwrap_or_else(PoisonError::into_inner);
+        free.lanes.push(self.number);
+    }
+}
 
 impl Shared {
     /// Asks one thing of a cell.
@@ -98,7 +134,7 @@ impl Shared {
             let (asks, to): (Vec<_>, Vec<_>) =
                 batch.into_iter().map(|waiting| (waiting.ask, waiting.to)).unzip();
             let era = self.era(cell.partition);
-            match self.call(cell, lane, &era, &asks).await {
+            match self.call(cell, &era, &asks).await {
                 Ok(decided) => {
                     self.learn(cell, &era, &asks, &decided);
                     for (to, said) in to.into_iter().zip(decided.said) {
@@ -113,17 +149,13 @@ impl Shared {
     }
 
     /// One call, made until it is answered.
-    async fn call(
-        &self,
-        cell: &Cell,
-        lane: usize,
-        era: &Era,
-        asks: &[Ask],
-    ) -> Result<Decided, Error> {
+    async fn call(&self, cell: &Cell, era: &Era, asks: &[Ask]) -> Result<Decided, Error> {
+        let lane = self.lanes[usize::from(cell.partition)].take();
         for _ in 0..MAX_AGAIN {
             let watch = Stopwatch::start();
             let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-            let question = Question { cell, lane, number, era, asks, time: self.given_time() };
+            let question =
+                Question { cell, lane: lane.number, number, era, asks, time: self.given_time() };
             match self.answer(&question, watch).await? {
                 Answer::Decided(decided) => {
                     era.raise_position(decided.seq);
@@ -153,13 +185,10 @@ impl Shared {
         loop {
             let asked_of_it = match self.compare_if_new(cell).await {
                 Ok(()) => {
-                    let pipe = self.packed(question, this);
-                    if cell.buckets.load(Ordering::Acquire) > 1 {
-                        // Another server than the one that was compared is not asked.
-                        self.link.ask_owner(cell.partition, &pipe).await
-                    } else {
-                        self.link.ask_many(cell.partition, &pipe).await
-                    }
+                    // Another server than the one that was compared, and is named in the call, is not
+                    // asked.
+                    let pack = |server| self.packed(question, this, server);
+                    self.link.ask_owner(cell.partition, pack).await
                 }
                 Err(_) if era.is_lost() => return Err(unanswered(may_have_happened)),
                 Err(_) => Err(Failure::passing("the buckets could not be compared", None, false)),
@@ -202,7 +231,7 @@ impl Shared {
         }
     }
 
-    fn packed(&self, question: &Question<'_>, this: Try) -> Pipeline {
+    fn packed(&self, question: &Question<'_>, this: Try, server: ServerId) -> Pipeline {
         let Question { cell, lane, number, era, asks, time } = question;
         // Replicas are waited for with the connection's own last write. So that an answer that changed
         // nothing waits for what it rests on, whoever wrote that, it writes something, too.
@@ -210,22 +239,23 @@ impl Shared {
         let signed = |number: u64| i64::try_from(number).expect("counted from 1");
         let mut packer = Packer::default();
         packer
-            .list(8)
+            .list(9)
             .int(time.map_or(-1, Timestamp::millis))
             .text(era.name())
             .int(signed(era.position()))
             .int(signed(*number))
             .text(&cell.id.pool.to_string());
         let own = wire::pack_asks(asks, &mut packer);
-        packer.int(keep.into()).int(signed(era.change()));
-        let lane_key = format!("{}:lane:{:x}:{lane}", cell.keys.get(Keys::POOL), self.node);
-        let node_key = PartitionKeys::node(&self.link.place().prefix, cell.partition, self.node);
+        packer.int(keep.into()).int(signed(era.change())).int(server.number());
+        let prefix = &self.link.place().prefix;
+        let lane_key = PartitionKeys::lane(prefix, cell.partition, self.node, *lane);
+        let node_key = PartitionKeys::node(prefix, cell.partition, self.node);
         let mut keys: Vec<&str> = cell.keys.0.iter().map(String::as_str).collect();
-        // Each kind has a list of its own, which only opening writes to.
+        // Each kind has a list of its own, which only opening and forgetting write to.
         let list = asks
             .iter()
-            .find_map(Ask::opens)
-            .map(|kind| PartitionKeys::pools(&self.link.place().prefix, cell.partition, kind));
+            .find_map(Ask::lists)
+            .map(|kind| PartitionKeys::pools(prefix, cell.partition, kind));
         keys[Keys::POOLS] = list.as_deref().unwrap_or(keys[Keys::POOLS]);
         keys.extend([&*lane_key, &*node_key]);
         let claims = asks.iter().all(|ask| matches!(ask, Ask::Claim { .. }));
@@ -336,7 +366,7 @@ impl Drop for Held<'_> {
 /// One call, whatever becomes of it.
 struct Question<'a> {
     cell: &'a Cell,
-    lane: usize,
+    lane: u32,
     number: u64,
     era: &'a Era,
     asks: &'a [Ask],

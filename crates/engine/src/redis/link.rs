@@ -16,12 +16,13 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redis::{Arg, Cmd, ErrorKind, Pipeline, RedisError, ServerErrorKind, Value};
 
+pub(super) use self::connections::ServerId;
 pub use self::failure::Failure;
 pub(super) use self::failure::Kind;
 pub(super) use self::tls::Tls;
 pub use self::tls::TlsError;
 
-use self::connections::{Connections, RESPONSE_TIMEOUT};
+use self::connections::{Connections, Forgets, RESPONSE_TIMEOUT};
 use self::owners::Owners;
 use super::url::{Node, Place, Shape};
 
@@ -54,13 +55,21 @@ impl Link {
                 database: 0,
                 tls: tls.clone(),
                 patience: RESPONSE_TIMEOUT,
+                forgets: Forgets::Nothing,
             })
         });
+        // Waiting for replicas does not rule it out: one that confirmed nothing may be promoted, and a
+        // master may start again from a file that lacks something.
+        let forgets = match &place.shape {
+            Shape::Server => Forgets::AsSetUp,
+            Shape::Cluster | Shape::Sentinel(_) => Forgets::AtFailovers,
+        };
         let connections = Connections::new(connections::Way {
             login: place.login.clone(),
             database: place.database,
             tls,
             patience: RESPONSE_TIMEOUT + wait,
+            forgets,
         });
         let owners = Arc::new(Owners::new(&place, sentinels));
         Ok(Self { connections: Arc::new(connections), owners, place })
@@ -87,32 +96,38 @@ impl Link {
         let owners = self.owners.all(&self.connections).await?;
         let node = owners[usize::from(partition)].clone();
         let answers = self.send(&node, pipe).await?;
-        if self.place.wait > 0 && self.waited_in_vain(pipe, &answers) {
-            // A master without its replicas may have been cut off and replaced.
-            self.owners.are_stale(&self.connections);
-        }
+        self.look_for_replicas(pipe, &answers);
         if !answers.iter().any(|answer| matches!(answer, Value::ServerError(_))) {
             return Ok(answers);
         }
         self.follow(partition, pipe, answers, Way { node, asking: false }).await
     }
 
-    fn waited_in_vain(&self, pipe: &Pipeline, answers: &[Value]) -> bool {
+    /// A master that waited for its replicas in vain may have been cut off and replaced.
+    fn look_for_replicas(&self, pipe: &Pipeline, answers: &[Value]) {
+        if self.place.wait == 0 {
+            return;
+        }
         let too_few =
             |have: &Value| matches!(have, Value::Int(have) if *have < self.place.wait.into());
-        pipe.cmd_iter().zip(answers).any(|(cmd, answer)| is_wait(cmd) && too_few(answer))
+        if pipe.cmd_iter().zip(answers).any(|(cmd, answer)| is_wait(cmd) && too_few(answer)) {
+            self.owners.are_stale(&self.connections);
+        }
     }
 
-    /// The same, but only the server that has the partition so far: if it says that another one has it
-    /// now, nothing was asked, and the next time that one is.
+    /// The same, but only the server that has the partition so far, and what is asked depends on who that
+    /// is: if it says that another one has it now, nothing was asked, and the next time that one is.
     pub(super) async fn ask_owner(
         &self,
         partition: u16,
-        pipe: &Pipeline,
+        pack: impl FnOnce(ServerId) -> Pipeline,
     ) -> Result<Vec<Value>, Failure> {
         let owners = self.owners.all(&self.connections).await?;
         let node = owners[usize::from(partition)].clone();
-        let answers = self.send(&node, pipe).await?;
+        let sent = self.connections.send_packed(&node, pack).await;
+        // Whoever does not answer may have been replaced.
+        let (pipe, answers) = sent.inspect_err(|_| self.owners.are_stale(&self.connections))?;
+        self.look_for_replicas(&pipe, &answers);
         let Some(Value::ServerError(error)) = answers.first() else {
             return Ok(answers);
         };
@@ -124,7 +139,7 @@ impl Link {
                 self.owners.are_stale(&self.connections);
                 Err(Failure::passing("another server has the partition now", None, false))
             }
-            _ => self.follow(partition, pipe, answers, Way { node, asking: false }).await,
+            _ => self.follow(partition, &pipe, answers, Way { node, asking: false }).await,
         }
     }
 
@@ -289,6 +304,12 @@ impl Link {
     /// that it was connected to anew, or that another server has the partition.
     pub(super) fn connection_number(&self, partition: u16) -> Option<u64> {
         self.connections.number(&self.owners.known_of(partition)?)
+    }
+
+    /// The server that has a partition, if that is known.
+    pub(super) fn server_of(&self, partition: u16) -> ServerId {
+        let node = self.owners.known_of(partition);
+        node.and_then(|node| self.connections.server(&node)).unwrap_or_default()
     }
 
     /// Every server there is, with the partitions it has.

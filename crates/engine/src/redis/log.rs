@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use qiang_core::{Claim, Event, Kind, PoolId, PoolState, Refund, Terms};
+use qiang_core::{Claim, Event, Kind, Opened, PoolId, PoolState, Refund, Terms, Timestamp};
 use redis::{Pipeline, Value, cmd, from_redis_value};
 
 use super::cell::{Cell, CellId, Keys, PartitionKeys};
@@ -176,14 +176,49 @@ impl Shared {
         }
     }
 
-    /// The newest `max` pools of a kind, newest first.
-    pub(super) async fn pool_ids(&self, kind: Kind, max: usize) -> Result<Vec<PoolId>, Error> {
+    /// The newest `max` pools of a kind that were opened before `before`, newest first.
+    pub(super) async fn pools_before(
+        &self,
+        kind: Kind,
+        before: Option<Opened>,
+        max: usize,
+    ) -> Result<Vec<Opened>, Error> {
         self.check_all().await?;
+        let count = i64::try_from(max).unwrap_or(i64::MAX);
+        let end = before.map_or("+inf".to_owned(), |before| format!("({}", before.at.millis()));
+        let mut all = self.listed(kind, &end, "-inf", count).await?;
+        // Redis orders those of one millisecond by the text of their ids. So where a page begins and
+        // where it ends all of that millisecond are read.
+        let mut at = before.map(|before| before.at);
+        for _ in 0..2 {
+            if let Some(at) = at {
+                let at = at.millis().to_string();
+                all.extend(self.listed(kind, &at, &at, -1).await?);
+            }
+            all.retain(|opened| before.is_none_or(|before| *opened < before));
+            all.sort_unstable_by(|a, b| b.cmp(a));
+            all.dedup();
+            all.truncate(max);
+            at = all.last().map(|last| last.at);
+        }
+        Ok(all)
+    }
+
+    /// At most `count` of the pools of a kind in each partition that were opened from `start` to
+    /// `end`, newest first.
+    async fn listed(
+        &self,
+        kind: Kind,
+        end: &str,
+        start: &str,
+        count: i64,
+    ) -> Result<Vec<Opened>, Error> {
         let prefix = &self.link.place().prefix;
-        let last = i64::try_from(max.saturating_sub(1)).unwrap_or(i64::MAX);
         let read = self.link.ask_each(|partition| {
             let key = PartitionKeys::pools(prefix, partition, kind);
-            cmd("ZREVRANGE").arg(key).arg(0).arg(last).arg("WITHSCORES").to_owned()
+            let mut range = cmd("ZREVRANGEBYSCORE");
+            range.arg(key).arg(end).arg(start).arg("WITHSCORES").arg("LIMIT").arg(0).arg(count);
+            range
         });
         let answers: Result<Vec<Value>, _> = read.await.into_iter().collect();
         let answers = answers.map_err(|failure| {
@@ -192,12 +227,12 @@ impl Shared {
         })?;
         let mut all = Vec::new();
         for answer in answers {
-            let scored: Vec<(String, f64)> = from_redis_value(answer).unwrap_or_default();
-            all.extend(scored.into_iter().filter_map(|(id, at)| Some((at, id.parse().ok()?))));
+            let scored: Vec<(String, i64)> = from_redis_value(answer).unwrap_or_default();
+            all.extend(scored.into_iter().filter_map(|(id, at)| {
+                Some(Opened { at: Timestamp::from_millis(at), id: id.parse().ok()? })
+            }));
         }
-        all.sort_by(|a: &(f64, PoolId), b| b.0.total_cmp(&a.0).then(b.1.cmp(&a.1)));
-        all.truncate(max);
-        Ok(all.into_iter().map(|(_, id)| id).collect())
+        Ok(all)
     }
 
     /// Fails when a partition does not answer, or is not the one that was there: what is not there is

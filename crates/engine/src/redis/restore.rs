@@ -88,10 +88,6 @@ impl PoolRecord {
         let latest = states.chain(claims).chain(refunds).max();
         latest.unwrap_or(Timestamp::from_millis(0))
     }
-
-    fn terms(&self) -> Option<&Arc<Terms>> {
-        self.history.last().map(|state| &state.terms)
-    }
 }
 
 /// What is wrong with a partition that cannot be read or put back.

@@ -48,6 +48,9 @@ pub(super) enum Ask {
         by: Option<UserId>,
         reason: ReleaseReason,
     },
+    Revoke {
+        number: u32,
+    },
     /// `fence` is the number of the payment's reservation, in a pool with buckets; `borrow` asks to
     /// be told instead of refunding when only stock is missing.
     Pay {
@@ -77,7 +80,10 @@ pub(super) enum Ask {
     Close,
     /// Whether this part of the pool is over.
     MayClear,
-    Clear,
+    Clear {
+        /// The list it is taken from, if nothing of it stays.
+        forget: Option<Kind>,
+    },
     Look,
     Find {
         number: u32,
@@ -261,6 +267,7 @@ impl Ask {
                 .int((*number).into())
                 .text(&by(who))
                 .int(reason_number(Some(*reason))),
+            Self::Revoke { number } => to.list(2).text("revoke").int((*number).into()),
             Self::Pay { pay, fence, borrow } => {
                 let (high, low) = split(pay.amount);
                 to.list(7)
@@ -296,7 +303,7 @@ impl Ask {
             }
             Self::Close => to.list(1).text("close"),
             Self::MayClear => to.list(1).text("may_clear"),
-            Self::Clear => to.list(1).text("clear"),
+            Self::Clear { forget } => to.list(2).text("clear").int(forget.is_some().into()),
             Self::Look => to.list(1).text("look"),
             Self::Find { number } => to.list(2).text("find").int((*number).into()),
             Self::Tick => to.list(1).text("tick"),
@@ -418,10 +425,11 @@ pub(super) fn request_field(user: &UserId, request: &RequestId) -> Vec<u8> {
 }
 
 impl Ask {
-    /// The kind of the pool it opens.
-    pub(super) fn opens(&self) -> Option<Kind> {
+    /// The kind whose list of pools it changes.
+    pub(super) fn lists(&self) -> Option<Kind> {
         match self {
             Self::Open { terms, .. } => Some(terms.kind),
+            Self::Clear { forget } => *forget,
             _ => None,
         }
     }
@@ -439,11 +447,12 @@ impl Ask {
             Self::Open { .. }
             | Self::Order { .. }
             | Self::Release { .. }
+            | Self::Revoke { .. }
             | Self::Pay { .. }
             | Self::Refund { .. }
             | Self::Restock { .. }
             | Self::Close
-            | Self::Clear
+            | Self::Clear { .. }
             | Self::Tick
             | Self::Lend { .. }
             | Self::Receive { .. }
@@ -661,7 +670,7 @@ fn read_said(from: &mut Unpacker<'_>, of: Of, ask: &Ask) -> Result<Said> {
     }
     let again = kind == REPLAYED;
     Ok(match ask {
-        Ask::Claim { .. } | Ask::Order { .. } | Ask::Release { .. } => {
+        Ask::Claim { .. } | Ask::Order { .. } | Ask::Release { .. } | Ask::Revoke { .. } => {
             let claim = read_claim(of, from.bytes()?)?;
             Said::Claim(if again { Outcome::Replayed(claim) } else { Outcome::Done(claim) })
         }
@@ -675,7 +684,7 @@ fn read_said(from: &mut Unpacker<'_>, of: Of, ask: &Ask) -> Result<Said> {
                 if again { Outcome::Replayed(settlement) } else { Outcome::Done(settlement) };
             Said::Money(Paid::Settled(outcome))
         }
-        Ask::Open { .. } | Ask::Restock { .. } | Ask::Close | Ask::Clear | Ask::Look => {
+        Ask::Open { .. } | Ask::Restock { .. } | Ask::Close | Ask::Clear { .. } | Ask::Look => {
             let view = read_view(pool, from)?;
             Said::Pool(if again { Outcome::Replayed(view) } else { Outcome::Done(view) })
         }
@@ -706,6 +715,7 @@ fn read_refusal(from: &mut Unpacker<'_>, pool: PoolId, ask: &Ask) -> Result<Said
         "released" => Refusal::Released,
         "already_paid" => Refusal::AlreadyPaid,
         "not_ordered" => Refusal::NotOrdered,
+        "not_paid" => Refusal::NotPaid,
         "payment_conflict" => Refusal::PaymentConflict,
         "request_conflict" => Refusal::RequestConflict,
         "pool_exists" => Refusal::PoolExists,
@@ -717,7 +727,7 @@ fn read_refusal(from: &mut Unpacker<'_>, pool: PoolId, ask: &Ask) -> Result<Said
         _ => return Err(Unpackable::new("a code of a refusal")),
     };
     Ok(match ask {
-        Ask::Claim { .. } | Ask::Order { .. } | Ask::Release { .. } => {
+        Ask::Claim { .. } | Ask::Order { .. } | Ask::Release { .. } | Ask::Revoke { .. } => {
             Said::Claim(Outcome::Refused(refusal))
         }
         Ask::Pay { .. } if refusal == Refusal::SoldOut => Said::Money(Paid::NeedsStock),
@@ -728,7 +738,7 @@ fn read_refusal(from: &mut Unpacker<'_>, pool: PoolId, ask: &Ask) -> Result<Said
         | Ask::Restock { .. }
         | Ask::Close
         | Ask::MayClear
-        | Ask::Clear
+        | Ask::Clear { .. }
         | Ask::Look => Said::Pool(Outcome::Refused(refusal)),
         Ask::Find { .. } => Said::Found(None),
         Ask::Leave { .. } => Said::Owned,

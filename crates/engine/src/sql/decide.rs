@@ -50,4 +50,8 @@ impl Pools for Loaded {
         }
         pool.as_mut().expect("decided on a pool that was read").apply(event);
     }
+
+    fn forget(&mut self, id: PoolId) {
+        self.forgotten.extend(self.pools.get_mut(&id).and_then(Option::take));
+    }
 }

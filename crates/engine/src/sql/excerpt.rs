@@ -239,6 +239,7 @@ impl Excerpt {
         let row = &mut self.entry(claim.id.number).now;
         assert_eq!(claim.version, row.claim.version + 1, "no change is missing");
         let was = row.claim.state;
+        let paid_before = row.claim.payment.is_some();
         row.claim = claim.clone();
         let left = units_in(&mut self.counts.tally, was).expect("only open claims change");
         *left = left.checked_sub(claim.quantity).expect("a claim leaves a state once");
@@ -246,7 +247,9 @@ impl Excerpt {
             Some(units) => *units += claim.quantity,
             None => self.give_back(claim),
         }
-        self.note_payment(claim);
+        if !paid_before {
+            self.note_payment(claim);
+        }
     }
 
     fn give_back(&mut self, claim: &Claim) {

@@ -1,7 +1,7 @@
 //! Reads what a batch of commands needs, with the partition's row locked.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use qiang_core::decide::Fate;
 use qiang_core::{ClaimId, Command, LimitBy, PoolId, RequestId, Supply, Terms, Timestamp, UserId};
@@ -11,25 +11,33 @@ use super::excerpt::{Excerpt, buyer_name};
 use super::fault::Fault;
 use super::rows::{self, Fields};
 use super::tables::{BUYERS, CLAIMS, PAYMENTS, POOLS, TERMS};
+use crate::cache::Cache;
 
-/// Rules of pools that are kept in memory; they never change.
-const MAX_TERMS: usize = 1_024;
+/// Pools whose rules are kept in memory; they never change. The one least asked about goes first.
+const MAX_TERMS: usize = 16_384;
 
-/// The rules of pools, each read once.
-#[derive(Debug, Default)]
-pub(super) struct TermsCache(Mutex<HashMap<PoolId, Arc<Terms>>>);
+/// The rules of pools, seldom read twice.
+#[derive(Debug)]
+pub(super) struct TermsCache(RwLock<Cache<PoolId, Arc<Terms>>>);
+
+impl Default for TermsCache {
+    fn default() -> Self {
+        Self(RwLock::new(Cache::new(MAX_TERMS)))
+    }
+}
 
 impl TermsCache {
     pub(super) fn get(&self, pool: PoolId) -> Option<Arc<Terms>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&pool).cloned()
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&pool).cloned()
     }
 
     pub(super) fn keep(&self, pool: PoolId, terms: &Arc<Terms>) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= MAX_TERMS {
-            kept.clear();
-        }
-        kept.insert(pool, Arc::clone(terms));
+        let mut kept = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        kept.insert(pool, Arc::clone(terms), |_| true);
+    }
+
+    pub(super) fn forget(&self, pool: PoolId) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(&pool);
     }
 }
 
@@ -38,6 +46,8 @@ impl TermsCache {
 pub(super) struct Loaded {
     /// The pools that the batch names; `None` is not there.
     pub(super) pools: BTreeMap<PoolId, Option<Excerpt>>,
+    /// Those that the batch cleared and forgot: they are not there any more, and still to be written.
+    pub(super) forgotten: Vec<Excerpt>,
 }
 
 /// What the commands of a batch want to know of one pool.
@@ -53,8 +63,10 @@ struct Wanted<'a> {
     view: bool,
 }
 
-static FIND_POOLS: Listed =
-    Listed::over(&[&POOLS], "SELECT {engine_pools} FROM engine_pools WHERE id IN ({list})");
+static FIND_POOLS: Listed = Listed::over(
+    &[&POOLS],
+    "SELECT {engine_pools} FROM engine_pools WHERE id IN ({list}) AND to_sweep < 2",
+);
 
 /// In the order of the index, so that it ends with the last row that is wanted.
 static FIND_OVERDUE: Listed = Listed::over(
@@ -186,7 +198,9 @@ impl<'a> Wanted<'a> {
                     (LimitBy::Identity, None) => {}
                 }
             }
-            Command::Order { claim, .. } | Command::Release { claim, .. } => {
+            Command::Order { claim, .. }
+            | Command::Release { claim, .. }
+            | Command::Revoke { claim } => {
                 self.numbers.insert(claim.number);
             }
             Command::Pay(pay) => {

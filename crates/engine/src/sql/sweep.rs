@@ -8,11 +8,14 @@ use qiang_sql::{Listed, MAX_ITEMS, sql};
 
 use super::fault::Fault;
 use super::load::id;
+use super::tables::GOES;
 use super::{Engine, Shared, rows, told};
 use crate::Error;
 
 /// Rows deleted by one statement: nobody waits long for what it locks.
 const STEP: i64 = 1_024;
+/// Cleared pools looked up at once.
+const SWEPT_AT_ONCE: i64 = 1_024;
 /// Deadlines are looked at so many times before what was cleared is.
 const TICKS_FOR_A_SWEEP: u32 = 10;
 
@@ -49,15 +52,25 @@ impl Engine {
 
 impl Shared {
     async fn sweep(&self) -> Result<(), Fault> {
-        let cleared = sql!("SELECT id, next_place FROM engine_pools WHERE to_sweep = 1");
-        for row in self.database.fetch_all(cleared, &[]).await? {
-            self.sweep_pool(rows::pool_id(&row)?, row.int(1)?).await?;
+        let cleared =
+            sql!("SELECT id, next_place, to_sweep FROM engine_pools WHERE to_sweep > 0 LIMIT ?");
+        loop {
+            let found = self.database.fetch_all(cleared, &[SWEPT_AT_ONCE.into()]).await?;
+            if found.is_empty() {
+                return Ok(());
+            }
+            for row in found {
+                let pool = rows::pool_id(&row)?;
+                self.sweep_claims(pool).await?;
+                match row.int(2)? {
+                    GOES => self.sweep_pool(pool).await?,
+                    _ => self.sweep_payments(pool, row.int(1)?).await?,
+                }
+            }
         }
-        Ok(())
     }
 
-    /// Refunds stay, so that none is owed twice, and restocks, so that none counts twice.
-    async fn sweep_pool(&self, pool: PoolId, places: i64) -> Result<(), Fault> {
+    async fn sweep_claims(&self, pool: PoolId) -> Result<(), Fault> {
         let claims = sql!("SELECT MAX(number) FROM engine_claims WHERE pool_id = ?");
         while let Some(last) = self.last(claims, pool).await? {
             let rows = sql!("DELETE FROM engine_claims WHERE pool_id = ? AND number > ?");
@@ -69,6 +82,11 @@ impl Shared {
             self.database.execute(rows, &[id(pool), (last - STEP).into()]).await?;
         }
         while self.sweep_buyers(pool).await? {}
+        Ok(())
+    }
+
+    /// Refunds stay, so that none is owed twice, and restocks, so that none counts twice.
+    async fn sweep_payments(&self, pool: PoolId, places: i64) -> Result<(), Fault> {
         for from in (0..places).step_by(usize::try_from(STEP).unwrap_or(1)) {
             self.database
                 .execute(
@@ -82,6 +100,26 @@ impl Shared {
         }
         let done = sql!("UPDATE engine_pools SET to_sweep = 0 WHERE id = ?");
         self.database.execute(done, &[id(pool)]).await?;
+        Ok(())
+    }
+
+    /// Nothing stays; the pool's own row goes last, with its rules.
+    async fn sweep_pool(&self, pool: PoolId) -> Result<(), Fault> {
+        let payments = sql!("SELECT MAX(place) FROM engine_payments WHERE pool_id = ?");
+        while let Some(last) = self.last(payments, pool).await? {
+            let rows = sql!("DELETE FROM engine_payments WHERE pool_id = ? AND place > ?");
+            self.database.execute(rows, &[id(pool), (last - STEP).into()]).await?;
+        }
+        let mut transaction = self.database.begin().await?;
+        for rows in [
+            sql!("DELETE FROM engine_restocks WHERE pool_id = ?"),
+            sql!("DELETE FROM engine_terms WHERE pool_id = ?"),
+            sql!("DELETE FROM engine_pools WHERE id = ?"),
+        ] {
+            transaction.execute(rows, &[id(pool)]).await?;
+        }
+        transaction.commit().await?;
+        self.terms.forget(pool);
         Ok(())
     }
 

@@ -11,6 +11,8 @@ pub(super) static CALLS: Table =
 pub(super) static LOG: Table =
     Table { name: "engine_log", key: "partition_id, seq", fixed: "event", changing: "" };
 
+/// `to_sweep` is [`STAYS`] or [`GOES`] while rows of a cleared pool are left to be deleted. To whoever
+/// asks, a pool that goes is not there any more.
 pub(super) static POOLS: Table = Table {
     name: "engine_pools",
     key: "id",
@@ -19,6 +21,11 @@ pub(super) static POOLS: Table = Table {
         available, held, ordered, paid, claims, payments, refunds, next_place, fresh_portion, \
         to_sweep",
 };
+
+/// The pool's own row stays, so that its id is not used again, and its refunds.
+pub(super) const STAYS: i64 = 1;
+/// Nothing of it stays.
+pub(super) const GOES: i64 = 2;
 
 pub(super) static TERMS: Table =
     Table { name: "engine_terms", key: "pool_id", fixed: "opened", changing: "" };

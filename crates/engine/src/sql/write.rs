@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use qiang_core::decide::{Buyer, Fate};
-use qiang_core::{Claim, Event, PoolChange, Timestamp};
+use qiang_core::{Claim, Event, PoolChange, Timestamp, decide};
 use qiang_sql::{Listed, Params, Statement, Transaction, Value, sql};
 
 use super::excerpt::{Counts, Entry, Excerpt, NewPayment, Quota, Row, due};
@@ -12,8 +12,8 @@ use super::fault::Fault;
 use super::load::{Loaded, id};
 use super::rows::{change_word, request_key};
 use super::tables::{
-    INSERT_BUYERS, INSERT_CALLS, INSERT_CLAIMS, INSERT_LOG, INSERT_PAYMENTS, INSERT_POOLS,
-    INSERT_PORTIONS, INSERT_RESTOCKS, INSERT_TERMS,
+    GOES, INSERT_BUYERS, INSERT_CALLS, INSERT_CLAIMS, INSERT_LOG, INSERT_PAYMENTS, INSERT_POOLS,
+    INSERT_PORTIONS, INSERT_RESTOCKS, INSERT_TERMS, STAYS,
 };
 use crate::Encoder;
 
@@ -55,7 +55,7 @@ pub(super) async fn write(
     events: &[Event],
     place: Place,
 ) -> Result<(), Fault> {
-    for excerpt in loaded.pools.values().flatten() {
+    for excerpt in loaded.pools.values().flatten().chain(&loaded.forgotten) {
         write_pool(transaction, excerpt).await?;
         write_claims(transaction, excerpt).await?;
         write_buyers(transaction, excerpt).await?;
@@ -72,6 +72,11 @@ async fn write_pool(transaction: &mut Transaction, excerpt: &Excerpt) -> Result<
         return Ok(());
     }
     let cleared = excerpt.is_cleared() && stored.version != now.version;
+    let to_sweep = match decide::leaves_nothing(state.id, &state.terms) {
+        _ if !cleared => 0,
+        true => GOES,
+        false => STAYS,
+    };
     let (units, request) = restocked(&state.change);
     let taken = i64::from(stored.available) - i64::from(now.available);
     let delta = |of: fn(&Counts) -> u32| Value::Int(i64::from(of(now)) - i64::from(of(&stored)));
@@ -85,7 +90,7 @@ async fn write_pool(transaction: &mut Transaction, excerpt: &Excerpt) -> Result<
                 paid = paid + ?, claims = claims + ?, payments = payments + ?,
                 refunds = refunds + ?, next_place = next_place + ?,
                 fresh_portion = fresh_portion + ?,
-                to_sweep = CASE WHEN ? = 1 THEN 1 ELSE to_sweep END
+                to_sweep = CASE WHEN to_sweep = 0 THEN ? ELSE to_sweep END
              WHERE id = ? AND version = ? AND claims = ? AND available >= ?"
         ),
         &[
@@ -105,7 +110,7 @@ async fn write_pool(transaction: &mut Transaction, excerpt: &Excerpt) -> Result<
             delta(|counts| counts.refunds),
             delta(|counts| counts.next_place),
             delta(|counts| counts.fresh),
-            Value::Int(cleared.into()),
+            Value::Int(to_sweep),
             pool,
             stored.version.into(),
             stored.claims.into(),

@@ -116,6 +116,8 @@ fn event(random: &mut Random) -> Event {
                 RefundReason::Late,
                 RefundReason::AlreadyPaid,
                 RefundReason::AmountMismatch,
+                RefundReason::ClaimLost,
+                RefundReason::Revoked,
             ]),
             at: time(random),
         }),
@@ -147,6 +149,7 @@ fn claim(random: &mut Random) -> Claim {
             Some(ReleaseReason::Cancelled),
             Some(ReleaseReason::HoldExpired),
             Some(ReleaseReason::PayExpired),
+            Some(ReleaseReason::Revoked),
         ]),
     }
 }

@@ -51,6 +51,12 @@ async fn a_packet_is_no_sale() {
     contract::a_packet_is_no_sale(&Subjected { engine, clock }).await;
 }
 
+#[tokio::test]
+async fn a_cleared_pool_leaves_nothing_or_a_tombstone() {
+    let (_folder, engine, clock) = new_engine();
+    contract::a_cleared_pool_leaves_nothing_or_a_tombstone(&Subjected { engine, clock }).await;
+}
+
 #[test]
 fn what_it_answered_is_there_after_a_restart() {
     each_seed(5, |seed| {

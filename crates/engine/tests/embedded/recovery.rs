@@ -108,7 +108,7 @@ async fn an_empty_folder_is_a_beginning() {
     let deep = folder.path().join("made/on/the/way");
     let (engine, _) = open_at(&deep, 0);
     assert_eq!(engine.position().await, Ok(0));
-    assert_eq!(engine.pools(Kind::Sale, 0, 10).await, Ok(Vec::new()));
+    assert_eq!(engine.pools(Kind::Sale, None, 10).await, Ok(Vec::new()));
     engine.shut_down();
     let (again, _) = open_at(&deep, 0);
     assert_eq!(again.position().await, Ok(0));

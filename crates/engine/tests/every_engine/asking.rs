@@ -81,7 +81,7 @@ pub(crate) async fn granted(engine: &impl Asking, wish: ClaimRequest) -> Claim {
 pub(crate) async fn everything(engine: &impl Asking) -> (Vec<PoolView>, Vec<Claim>) {
     let (engine, mut pools, mut claims) = (engine.any(), Vec::new(), Vec::new());
     for kind in Kind::ALL {
-        pools.extend(engine.pools(kind, 0, 100).await.expect("they can be read"));
+        pools.extend(engine.pools(kind, None, 100).await.expect("they can be read"));
     }
     for pool in &pools {
         for number in 1..=pool.claims {
@@ -91,6 +91,9 @@ pub(crate) async fn everything(engine: &impl Asking) -> (Vec<PoolView>, Vec<Clai
     }
     (pools, claims)
 }
+
+/// Pools on one page: few, so that there are several.
+const PAGE: usize = 3;
 
 /// An engine with a clock that only the test moves.
 pub(crate) struct Subjected<E> {
@@ -114,7 +117,14 @@ impl<E: Asking> Subject for Subjected<E> {
     }
 
     async fn pools(&self, kind: Kind) -> Result<Vec<PoolView>, Error> {
-        self.engine.any().pools(kind, 0, usize::MAX >> 1).await
+        let (engine, mut all, mut before) = (self.engine.any(), Vec::<PoolView>::new(), None);
+        loop {
+            let page = engine.pools(kind, before, PAGE).await?;
+            assert!(page.len() <= PAGE);
+            let Some(last) = page.last() else { return Ok(all) };
+            before = Some(last.opened());
+            all.extend(page);
+        }
     }
 
     async fn events(&self) -> Result<Vec<Event>, Error> {

@@ -44,6 +44,7 @@ fn sale_late_money_and_packet(server: Shared) {
         contract::a_sale_from_opening_to_clearing(&fresh(&url).await).await;
         contract::late_money_is_never_lost(&fresh(&url).await).await;
         contract::a_packet_is_no_sale(&fresh(&url).await).await;
+        contract::a_cleared_pool_leaves_nothing_or_a_tombstone(&fresh(&url).await).await;
     });
 }
 

@@ -13,6 +13,7 @@ use qiang_testkit::servers::{Cluster, cluster, or_skip};
 
 use crate::asking::Asking as _;
 use crate::fixture::{claims, granted, node, open, orders, pool, prefix, wish};
+use crate::gone_back::is_given_to_nobody;
 use crate::kills::{audit, load, sells};
 
 /// The slot of a pool's only partition.
@@ -37,7 +38,8 @@ async fn p16_a_failover_loses_nothing_or_says_so() {
         open(&nodes[0], id, orders(100_000)).await;
     }
     dies_under_load(&cluster, &nodes, one).await;
-    dies_ahead_of_its_replica(&cluster, &nodes[1], other).await;
+    let fresh = || node(&url, &prefix);
+    dies_ahead_of_its_replica(&cluster, &nodes[1], fresh, other).await;
 }
 
 /// Replication is not waited for, so a claim may be acknowledged and gone; never unnoticed.
@@ -78,16 +80,23 @@ async fn dies_under_load(cluster: &Arc<Cluster>, nodes: &[Engine; 2], id: PoolId
     audit(&nodes[0], &[id], &told).await;
 }
 
-/// What only the master had is gone with it, and that is noticed.
-async fn dies_ahead_of_its_replica(cluster: &Arc<Cluster>, engine: &Engine, id: PoolId) {
-    granted(engine, wish(id, "ann")).await;
+/// What only the master had is gone with it, and that is noticed. Until it is, p26: nobody else gets its
+/// numbers.
+async fn dies_ahead_of_its_replica<F: Future<Output = Engine>>(
+    cluster: &Arc<Cluster>,
+    engine: &Engine,
+    fresh: impl Fn() -> F,
+    id: PoolId,
+) {
+    let ann = granted(engine, wish(id, "ann")).await;
     let slot = slot_of(cluster, engine, id);
     let master = cluster.master_of(slot).expect("it answers");
     let replica = (master + cluster::MASTERS) % (2 * cluster::MASTERS);
     cluster.wait_for_replication(master).expect("it has everything");
     cluster.nodes()[replica].kill().expect("it dies");
+    let mut gone = Vec::new();
     for user in 0..5 {
-        granted(engine, wish(id, &format!("gone{user}"))).await;
+        gone.push(granted(engine, wish(id, &format!("gone{user}"))).await);
     }
     cluster.nodes()[master].kill().expect("it dies");
     let promoted = tokio::task::spawn_blocking({
@@ -103,4 +112,5 @@ async fn dies_ahead_of_its_replica(cluster: &Arc<Cluster>, engine: &Engine, id: 
     assert_eq!(engine.claim(wish(id, "late")).await, Err(Error::Unavailable));
     let partition = engine.partitions_of(id, 1)[0];
     assert!(engine.lost()[&partition].contains("gone back"), "{:?}", engine.lost());
+    is_given_to_nobody(&fresh().await, &gone[0], &[ann]).await;
 }

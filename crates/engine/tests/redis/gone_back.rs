@@ -1,13 +1,13 @@
 //! A state that is older than what was seen is not worked on, until it was repaired.
 
-use qiang_core::{Kind, Outcome, PoolId};
+use qiang_core::{Claim, Kind, Outcome, PoolId, RefundReason, Settlement};
 use qiang_engine::redis::{Engine, PoolRecord};
 use qiang_engine::{Error, LogError};
 use qiang_testkit::contract::money;
 use qiang_testkit::servers::redis::Durability;
 
 use crate::asking::Asking as _;
-use crate::fixture::{granted, node, open, orders, pool, prefix, put_back, view, wish};
+use crate::fixture::{claims, granted, node, open, orders, pool, prefix, put_back, view, wish};
 use crate::servers::own;
 
 /// Nothing is answered, and nothing is decided.
@@ -22,7 +22,7 @@ pub(crate) async fn is_lost(engine: &Engine, id: PoolId, why: &str) {
     assert_eq!(engine.close(id).await, Err(Error::Unavailable));
     assert_eq!(engine.claims(id, 0, 10).await, Err(Error::Unavailable));
     assert_eq!(
-        engine.pools(Kind::Sale, 0, 10).await,
+        engine.pools(Kind::Sale, None, 10).await,
         Err(Error::Unavailable),
         "none is not the same"
     );
@@ -112,6 +112,61 @@ async fn p16_a_loss_is_noticed_although_others_went_further() {
     }
     is_lost(&engine, id, "gone back").await;
     assert!(other.lost().is_empty(), "it has lost nothing that it was told");
+}
+
+/// A node that was told nothing of a claim that its server has forgotten gives its number to nobody, and the
+/// money for it to nobody either.
+pub(crate) async fn is_given_to_nobody(fresh: &Engine, lost: &Claim, kept: &[Claim]) {
+    let id = lost.id.pool;
+    let due = fresh.pay(money(lost.id, "P")).await;
+    let Ok(Outcome::Done(Settlement::RefundDue(refund))) = due else { panic!("{due:?}") };
+    assert_eq!((refund.reason, refund.order), (RefundReason::ClaimLost, lost.id));
+    let mut all = kept.to_vec();
+    for user in ["cyd", "dan", "eve", "fay", "gus", "hal"] {
+        let new = granted(fresh, wish(id, user)).await;
+        assert_ne!(new.id, lost.id, "{user} has the number of a claim that was lost");
+        all.push(new);
+    }
+    all.sort_by_key(|claim| claim.id.number);
+    assert_eq!(claims(fresh, id).await, all);
+    assert_eq!(view(fresh, id).await.claims as usize, all.len());
+}
+
+#[tokio::test]
+async fn p26_a_server_that_started_again_gives_no_number_that_it_may_have_forgotten() {
+    for (durability, buckets) in
+        [(Durability::None, 1), (Durability::EverySecond, 1), (Durability::EverySecond, 3)]
+    {
+        let Some(server) = own(durability) else { return };
+        let (url, prefix) = (server.url(), prefix());
+        let engine = node(&url, &prefix).await;
+        let (id, other) = (pool(1), pool(2));
+        for id in [id, other] {
+            let mut terms = orders(40);
+            terms.buckets = buckets;
+            open(&engine, id, terms).await;
+        }
+        let ann = granted(&engine, wish(id, "ann")).await;
+        let early = granted(&engine, wish(other, "ann")).await;
+        server.command(&["SAVE"]).expect("it is saved");
+        let bob = granted(&engine, wish(id, "bob")).await;
+        drop(engine);
+        // The machine loses power: the last call is not on the disk.
+        if durability == Durability::EverySecond {
+            server.tear(1).expect("it has a file");
+        }
+        server.restart().expect("it starts again");
+        let fresh = node(&url, &prefix).await;
+        is_given_to_nobody(&fresh, &bob, &[ann]).await;
+        // Nobody was told of a number twice, whichever comes first, a claim or its money.
+        let late = granted(&fresh, wish(other, "bob")).await;
+        assert!(late.id.number > early.id.number + 1_000, "{late:?}");
+        assert_eq!(claims(&fresh, other).await, [early, late.clone()]);
+        // As long as it is the same server, numbers go on one by one.
+        let again = node(&url, &prefix).await;
+        let next = granted(&again, wish(other, "cyd")).await;
+        assert!(next.id.number < late.id.number + 100, "{next:?}");
+    }
 }
 
 /// What other processes have recorded counts as seen.

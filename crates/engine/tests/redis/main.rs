@@ -8,6 +8,7 @@ mod buckets;
 mod contract;
 mod failover;
 mod fixture;
+mod forgotten;
 mod full;
 mod gone_back;
 mod kills;

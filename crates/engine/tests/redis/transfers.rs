@@ -94,8 +94,8 @@ fn a_sale_that_cannot_be_read_keeps_no_other_from_being_finished() {
             .then(|| (prefix, hash_tag(engine.partitions_of(pool(1), 1)[0])))
     });
     let (prefix, tag) = half_done.expect("one of thirty dies at the right moment");
-    // The first sale of the same partition.
-    command(&url, &["ZADD", &format!("{prefix}:{{{tag}}}:pools"), "0", "5"]);
+    // The first sale with buckets of the same partition.
+    command(&url, &["ZADD", &format!("{prefix}:{{{tag}}}:spread"), "-1", "5"]);
     let partition = block_on(node(&url, &prefix)).partitions_of(pool(5), 1)[0];
     let damaged = format!("{prefix}:{{{}}}:pool:5/0", hash_tag(partition));
     command(&url, &["HSET", &damaged, "terms", "not what we write"]);

@@ -91,6 +91,10 @@ fn release(id: u64, claim: u32) -> Command {
     Command::Release { claim: number(id, claim), by: None, reason: ReleaseReason::GaveUp }
 }
 
+fn revoke(id: u64, claim: u32) -> Command {
+    Command::Revoke { claim: number(id, claim) }
+}
+
 fn pay(id: u64, claim: u32, payment: &str) -> Command {
     Command::Pay(money(number(id, claim), payment))
 }
@@ -152,6 +156,14 @@ fn table() -> Vec<(i64, Command, &'static str)> {
         (60, pay(2, 2, "P4"), "regranted replayed"),
         (60, pay_amount(2, 2, "P5", 1), "refund done"),
         (60, pay(2, 1, "P4"), "payment_conflict"),
+        (60, revoke(1, 2), "released"),
+        (60, revoke(1, 3), "released"),
+        (60, revoke(1, 1), "claim done"),
+        (60, revoke(1, 1), "claim replayed"),
+        (60, pay(1, 1, "P1"), "refund replayed"),
+        (60, pay(1, 1, "P7"), "refund done"),
+        (60, revoke(2, 3), "claim done"),
+        (60, pay(2, 2, "P4"), "refund replayed"),
         (60, open(3), "pool done"),
         (60, claim(3, "ann", None), "not_eligible"),
         (60, Command::Claim(known), "claim done"),

@@ -173,6 +173,11 @@ impl World {
         let (expired, appends) = (self.log.len() - expired_from, self.journal.disk().appends());
         let mut asked = Vec::new();
         for (command, retry) in self.commands() {
+            // It was made while the pool was there; an id that was made is never made again.
+            if matches!(&command, Command::Open { pool, .. } if self.oracle.forgotten().contains(pool))
+            {
+                continue;
+            }
             let wanted = self.oracle.handle(&command, self.now);
             self.record(&mut states);
             asked.push(Asked { command, wanted, events: self.log.len(), retry });

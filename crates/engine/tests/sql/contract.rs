@@ -75,7 +75,13 @@ async fn a_packet_is_no_sale(on: Dialect) {
     contract::a_packet_is_no_sale(&subject).await;
 }
 
+async fn a_cleared_pool_leaves_nothing_or_a_tombstone(on: Dialect) {
+    let (_world, subject) = subject(on).await;
+    contract::a_cleared_pool_leaves_nothing_or_a_tombstone(&subject).await;
+}
+
 on_every_database!(
+    a_cleared_pool_leaves_nothing_or_a_tombstone,
     a_sale_from_opening_to_clearing,
     late_money_is_never_lost,
     a_payment_counts_once_in_each_sale,

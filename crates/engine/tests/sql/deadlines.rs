@@ -68,7 +68,7 @@ async fn a_look_sees_nothing_overdue(on: Dialect) {
     assert!(matches!(late, Outcome::Done(qiang_core::Settlement::Regranted(_))), "{late:?}");
     grant(&engine, "cyd").await;
     world.clock.advance_millis(100);
-    let pools = engine.pools(Kind::Sale, 0, 10).await.expect("they can be read");
+    let pools = engine.pools(Kind::Sale, None, 10).await.expect("they can be read");
     assert_eq!((pools[0].available, pools[0].tally.paid), (2, 1));
 }
 

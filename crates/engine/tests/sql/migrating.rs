@@ -64,9 +64,9 @@ async fn pools_of_the_first_release_are_sales(on: Dialect) {
     let insert = sql!("INSERT INTO engine_terms (pool_id, opened) VALUES (7, ?)");
     database.execute(insert, &[opened.bytes().into()]).await.expect("written");
     let engine = world.engine().await;
-    let sales = engine.pools(Kind::Sale, 0, 10).await.expect("they can be listed");
+    let sales = engine.pools(Kind::Sale, None, 10).await.expect("they can be listed");
     assert_eq!(sales.iter().map(|sale| sale.id).collect::<Vec<_>>(), [pool()]);
-    assert_eq!(engine.pools(Kind::Packet, 0, 10).await.expect("they can be listed"), []);
+    assert_eq!(engine.pools(Kind::Packet, None, 10).await.expect("they can be listed"), []);
     grant(&engine, "ann").await;
 }
 

@@ -1,10 +1,11 @@
-//! What is left of a pool that was cleared: its refunds, its name, and nothing else.
+//! What is left of a pool that was cleared: its refunds, its name, and nothing else; of one whose id was
+//! made, nothing at all.
 
 use std::sync::Arc;
 
 use qiang_core::{
-    Cents, Command, Flow, Outcome, PoolId, RefundReason, Refusal, ReleaseReason, Reply, Settlement,
-    Supply, Terms,
+    Cents, Command, Flow, Kind, Outcome, PoolId, RefundReason, Refusal, ReleaseReason, Reply,
+    Settlement, Supply, Terms,
 };
 use qiang_engine::sql::Engine;
 use qiang_sql::{Database, Dialect, Statement, on_every_database};
@@ -15,6 +16,11 @@ use super::fixture::{World, pool};
 
 /// A pool with a paid claim, a released one, a refund and a restock, cleared.
 async fn cleared(engine: &Engine) {
+    cleared_pool(engine, pool()).await;
+}
+
+async fn cleared_pool(engine: &Engine, id: PoolId) {
+    let pool = || id;
     let opened = engine.open_pool(pool(), Arc::new(sale(2, Flow::Order { pay_ms: 1_000 }))).await;
     assert!(matches!(opened, Ok(Outcome::Done(_))));
     engine.ask(one_more(pool(), "more")).await.expect("an answer");
@@ -106,6 +112,38 @@ async fn a_payment_of_a_cleared_pool_is_forgotten(on: Dialect) {
     }
 }
 
+/// Before the rows are deleted and after it, the pool is not there; then no row is either.
+async fn nothing_is_left_of_a_pool_with_a_made_id(on: Dialect) {
+    let world = World::new(on).await;
+    let (engine, database) = (world.engine().await, world.database().await);
+    let made = |id| PoolId::new(PoolId::FIRST_MADE + id).expect("it fits");
+    for id in 1..=3 {
+        cleared_pool(&engine, made(id)).await;
+    }
+    assert_eq!(rows(&database, "engine_pools").await, 3);
+    let order = qiang_core::ClaimId { pool: made(1), number: 1 };
+    for round in ["not swept", "swept"] {
+        assert_eq!(engine.pool(made(1)).await, Ok(None), "{round}");
+        assert_eq!(engine.pools(Kind::Sale, None, 10).await, Ok(Vec::new()), "{round}");
+        assert_eq!(engine.refunds(made(1), 0, 10).await, Ok(Vec::new()), "{round}");
+        let again = engine.claim(wish(made(1), "ann", Some("r"))).await;
+        assert_eq!(again, Ok(Outcome::Refused(Refusal::NoSuchPool)), "{round}");
+        let paid = engine.pay(money(order, "P1")).await;
+        assert_eq!(paid, Ok(Outcome::Refused(Refusal::NoSuchClaim)), "{round}");
+        engine.sweep().await.expect("it can");
+    }
+    for table in [
+        "engine_claims",
+        "engine_buyers",
+        "engine_payments",
+        "engine_restocks",
+        "engine_terms",
+        "engine_pools",
+    ] {
+        assert_eq!(rows(&database, table).await, 0, "{table}");
+    }
+}
+
 /// Many rows go in steps.
 async fn a_large_pool_is_swept_whole(on: Dialect) {
     let world = World::new(on).await;
@@ -137,4 +175,5 @@ on_every_database!(
     nothing_shows_whether_it_was_swept,
     a_payment_of_a_cleared_pool_is_forgotten,
     a_large_pool_is_swept_whole,
+    nothing_is_left_of_a_pool_with_a_made_id,
 );

@@ -14,8 +14,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 
 use super::serve::Stop;
-use super::{Misuse, output};
 use crate::config::Config;
+use qiang_app::cli::{Exit, Misuse, output, token_for};
 use qiang_load::page;
 use qiang_load::result::{Got, Run};
 use qiang_load::scenario::Scenario;
@@ -147,17 +147,13 @@ pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
         output::say(format_args!("not closed: {error:#}"));
     }
     args.tell(&result)?;
-    Ok(if result.verdict.exact && ended.is_ok() {
-        ExitCode::SUCCESS
-    } else {
-        super::Exit::Failed.into()
-    })
+    Ok(if result.verdict.exact && ended.is_ok() { ExitCode::SUCCESS } else { Exit::Failed.into() })
 }
 
 impl Args {
     /// An admin's token that was brought along.
     fn token(&self) -> Option<String> {
-        super::token_for(self.url.as_deref(), self.token.as_deref())
+        token_for(self.url.as_deref(), self.token.as_deref())
     }
 
     /// Whether there is a server already.

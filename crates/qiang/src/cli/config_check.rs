@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
-use super::{Exit, output};
-use crate::config::{Config, Error, Report};
+use crate::config::{Config, Report};
+use qiang_app::cli::{Exit, output};
+use qiang_app::config::Error;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

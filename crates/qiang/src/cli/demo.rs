@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderValue, Method, StatusCode};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use qiang_app::cli::output::many;
 use qiang_core::{Timestamp, UserId};
 use qiang_engine::{Clock as _, SystemClock};
 use qiang_load::ask::Verb;
@@ -16,18 +17,18 @@ use qiang_load::http::Http;
 use qiang_load::result::{Ended, ended};
 use qiang_load::scenario::Scenario;
 use qiang_load::wire::{Door, Wire};
-use qiang_load::words::many;
 use qiang_load::work::Work;
 use qiang_load::{Pace, Plan, Running};
 use serde_json::{Value, json};
 
-use super::output;
 use super::serve::{Stop, admin_token_command};
-use crate::audit::{self, Depth, Mending, Report};
-use crate::client::Client;
-use crate::config::{Config, Sources};
+use crate::config::Config;
 use crate::server::Server;
-use crate::token::{Principal, Role};
+use qiang_app::cli::{Exit, output};
+use qiang_app::client::Client;
+use qiang_app::config::Sources;
+use qiang_app::token::{Principal, Role};
+use qiang_recovery::audit::{Depth, Mending, Report};
 
 const TOKEN_TTL_MS: u64 = 3_600_000;
 const REDRAW: Duration = Duration::from_millis(100);
@@ -90,7 +91,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             stop.asked().await;
         }
         server.stop().await;
-        Ok(if report.ok { ExitCode::SUCCESS } else { super::Exit::Failed.into() })
+        Ok(if report.ok { ExitCode::SUCCESS } else { Exit::Failed.into() })
     });
     folder.close().context("cannot remove the temporary folder")?;
     ended
@@ -108,7 +109,7 @@ async fn show(args: &Args, server: &Server) -> anyhow::Result<Report> {
     output::say(format_args!("{crowd_of} running over {over}"));
     let granted = print(&*crowd(server, &sale, args, now).await?)?;
     server.drain().await?;
-    let report = audit::run(&server.app, Depth::RecordsAndLog, Mending::LookOnly).await?;
+    let report = server.domains.audit.run(Depth::RecordsAndLog, Mending::LookOnly).await?;
     let verdict = if report.ok { "all books agree" } else { "THE BOOKS DIFFER" };
     output::data(format_args!(
         "audit     {verdict}: engine = replayed log = records, {} and {} in {} ms",

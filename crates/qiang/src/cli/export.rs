@@ -14,16 +14,17 @@ use qiang_engine::{Engine, FolderLock, SqliteJournal, SystemClock};
 use qiang_store::{RefundRecord, RefundStatus, Store};
 use tokio_util::sync::CancellationToken;
 
-use super::output;
-use crate::config::{Config, EngineUrl};
-use crate::records;
-use crate::server::{Opened, open_store};
+use crate::config::Config;
 use crate::transfer::{self, Known};
-use crate::{app, audit, epochs};
-use qiang_load::words::many;
+use qiang_app::cli::output;
+use qiang_app::cli::output::many;
+use qiang_app::config::EngineUrl;
+use qiang_recovery::audit;
+use qiang_recovery::opened::Opened;
+use qiang_sales::current;
+use qiang_sales::records;
 
 const PAGE: u32 = 1_000;
-const POOLS: usize = 100;
 
 /// Write all sales, with their claims, to a file
 ///
@@ -40,7 +41,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
     super::log_to_stderr(config)?;
     super::runtime()?.block_on(async {
-        let (records, known) = match &config.engine.url {
+        let (records, known) = match &config.app.engine.url {
             EngineUrl::Embedded { folder } => {
                 anyhow::ensure!(
                     SqliteJournal::path_in(folder).exists(),
@@ -52,7 +53,7 @@ pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
                 let (book, _) = audit::replay(folder).await?;
                 let (mut cursor, mut events) = (SnapshotCursor::default(), Vec::new());
                 while !book.snapshot(&mut cursor, usize::MAX, &mut |e| events.push(e.clone())) {}
-                let store = open_store(config).await?;
+                let store = config.app.open_store().await?;
                 store.migrate().await?;
                 let known = known(&store).await?;
                 store.close().await;
@@ -78,7 +79,7 @@ pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
 /// Everything in an engine that others could work with; the caller has stopped them.
 async fn shared(config: &Config) -> anyhow::Result<(Vec<PoolRecord>, Known)> {
     let stop = CancellationToken::new();
-    let opened = Opened::open(config, Arc::new(SystemClock), stop.clone()).await?;
+    let opened = Opened::open(&config.app, Arc::new(SystemClock), stop.clone()).await?;
     let Opened { engine, store, .. } = opened;
     if let Some(trouble) = engine.trouble() {
         anyhow::bail!("{trouble}: run `qiang audit --repair` first");
@@ -93,13 +94,10 @@ async fn shared(config: &Config) -> anyhow::Result<(Vec<PoolRecord>, Known)> {
     records::catch_up(&engine, &store).await?;
     let mut records = Vec::new();
     for kind in Kind::ALL {
-        for skip in (0..).step_by(POOLS) {
-            let pools = engine.pools(kind, skip, POOLS).await?;
-            for pool in &pools {
+        let mut pools = engine.walk_pools(kind);
+        while let Some(page) = pools.next().await? {
+            for pool in &page {
                 records.push(record(&engine, &store, pool).await?);
-            }
-            if pools.len() < POOLS {
-                break;
             }
         }
     }
@@ -117,10 +115,18 @@ async fn record(engine: &Engine, store: &Store, pool: &PoolView) -> anyhow::Resu
         Kind::Sale => store.sale_history(pool.id).await?,
         Kind::Packet => history_of_packet(engine.pool_state(pool.id).await?, pool.opened_at),
     };
-    let claims = if pool.cleared { Vec::new() } else { claims_of(engine, pool.id).await? };
-    let refunds = engine.refunds(pool.id, 0, usize::MAX >> 8).await?;
-    let refunds = refunds.into_iter().map(|(_, refund)| refund).collect();
-    let lost_through = epochs::lost_through(store, pool.id).await?;
+    let (mut claims, mut refunds) = (Vec::new(), Vec::new());
+    let mut walk = engine.walk_claims(pool.id);
+    while !pool.cleared
+        && let Some(page) = walk.next().await?
+    {
+        claims.extend(page);
+    }
+    let mut walk = engine.walk_refunds(pool.id);
+    while let Some(page) = walk.next().await? {
+        refunds.extend(page);
+    }
+    let lost_through = store.lost_through(pool.id).await?;
     Ok(PoolRecord { history, claims, refunds, lost_through })
 }
 
@@ -147,7 +153,7 @@ fn history_of_packet(last: Option<PoolState>, opened_at: Timestamp) -> Vec<PoolS
 
 /// What only the records know.
 async fn known(store: &Store) -> anyhow::Result<Known> {
-    let mut known = Known { current: app::stored_current_sale(store).await?, ..Known::default() };
+    let mut known = Known { current: current::stored(store).await?, ..Known::default() };
     let mut after = None;
     loop {
         let sent = store.refunds(RefundStatus::Settled, after.as_ref(), PAGE).await?;
@@ -157,18 +163,5 @@ async fn known(store: &Store) -> anyhow::Result<Known> {
             let key = (refund.order.pool, refund.payment);
             known.settled.extend(settled_at.map(|at| (key, at)));
         }
-    }
-}
-
-async fn claims_of(
-    engine: &Engine,
-    pool: qiang_core::PoolId,
-) -> anyhow::Result<Vec<qiang_core::Claim>> {
-    let (mut all, mut after) = (Vec::new(), 0);
-    loop {
-        let claims = engine.claims(pool, after, PAGE).await?;
-        let Some(last) = claims.last() else { return Ok(all) };
-        after = last.id.number;
-        all.extend(claims);
     }
 }

@@ -13,12 +13,14 @@ use qiang_engine::{Clock as _, Engine, SystemClock};
 use qiang_store::Store;
 use tokio_util::sync::CancellationToken;
 
-use super::output;
-use crate::config::{Config, EngineUrl};
-use crate::server::{Opened, open_store};
+use crate::config::Config;
 use crate::transfer::{self, Contents, Known, Sale};
-use crate::{app, epochs};
-use qiang_load::words::many;
+use qiang_app::cli::output;
+use qiang_app::cli::output::many;
+use qiang_app::config::EngineUrl;
+use qiang_recovery::epochs;
+use qiang_recovery::opened::Opened;
+use qiang_sales::current;
 
 const BATCH: usize = 1_000;
 
@@ -37,11 +39,11 @@ pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
     super::log_to_stderr(config)?;
     super::runtime()?.block_on(async {
         let Contents { sales, known } = read(&args.file)?;
-        if let EngineUrl::Embedded { .. } = &config.engine.url {
+        if let EngineUrl::Embedded { .. } = &config.app.engine.url {
             sales.iter().try_for_each(Sale::fits_embedded)?;
         }
         let mut records: Vec<PoolRecord> = sales.into_iter().map(|sale| sale.record).collect();
-        match &config.engine.url {
+        match &config.app.engine.url {
             EngineUrl::Embedded { folder } => embedded(folder, config, &records, &known).await?,
             EngineUrl::Redis(_) => {
                 for record in &mut records {
@@ -88,7 +90,7 @@ async fn import_to_redis(
     known: &Known,
 ) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
-    let opened = Opened::open(config, Arc::new(SystemClock), stop.clone()).await?;
+    let opened = Opened::open(&config.app, Arc::new(SystemClock), stop.clone()).await?;
     let Opened { engine, store, .. } = opened;
     let Engine::Redis(engine) = &engine else { unreachable!("the URL says redis") };
     let workers = store.held_leases("worker/").await?;
@@ -119,7 +121,7 @@ async fn embedded(
     let written =
         tokio::task::spawn_blocking(move || qiang_engine::embedded::import(&folder, &events));
     written.await??;
-    let store = open_store(config).await?;
+    let store = config.app.open_store().await?;
     store.migrate().await?;
     write_records(&store, records, known).await?;
     store.close().await;
@@ -137,8 +139,8 @@ async fn write_records(store: &Store, records: &[PoolRecord], known: &Known) -> 
         store.settle_refund(*sale, payment, *at).await?;
     }
     // A current sale that the shop has already chosen here stays.
-    if let (Some(sale), None) = (known.current, app::stored_current_sale(store).await?) {
-        app::store_current_sale(store, Some(sale)).await?;
+    if let (Some(sale), None) = (known.current, current::stored(store).await?) {
+        current::store(store, Some(sale)).await?;
     }
     Ok(())
 }

@@ -8,10 +8,11 @@ use anyhow::Context as _;
 use qiang_engine::SystemClock;
 use qiang_store::{Migration, Store};
 
-use super::output;
-use crate::config::{Config, DatabaseUrl, EngineUrl};
-use crate::epochs;
-use crate::server::{open_redis, open_store};
+use crate::config::Config;
+use qiang_app::cli::{Exit, output};
+use qiang_app::config::{DatabaseUrl, EngineUrl};
+use qiang_recovery::epochs;
+use qiang_recovery::opened::open_redis;
 
 /// Bring the database to the shape this version expects
 ///
@@ -31,7 +32,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
     super::log_to_stderr(config)?;
     super::runtime()?.block_on(async {
-        let file = match &config.database.url {
+        let file = match &config.app.database.url {
             DatabaseUrl::Sqlite { path } => Some(path),
             DatabaseUrl::Server(_) => None,
         };
@@ -46,7 +47,7 @@ pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
                     .create(folder)
                     .with_context(|| format!("cannot make the folder {}", folder.display()))?;
             }
-            let store = open_store(config).await?;
+            let store = config.app.open_store().await?;
             let migrations =
                 if args.check { store.schema().await?.pending } else { store.migrate().await? };
             if args.adopt_redis {
@@ -64,15 +65,15 @@ pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
             (true, count) => format!("{count} pending"),
             (false, count) => format!("{count} applied"),
         });
-        Ok(if pending { super::Exit::Failed.into() } else { ExitCode::SUCCESS })
+        Ok(if pending { Exit::Failed.into() } else { ExitCode::SUCCESS })
     })
 }
 
 async fn adopt_redis(config: &Config, store: &Store) -> anyhow::Result<()> {
-    let EngineUrl::Redis(place) = &config.engine.url else {
+    let EngineUrl::Redis(place) = &config.app.engine.url else {
         anyhow::bail!("--adopt-redis is for an engine on Redis; engine.url names another one");
     };
-    let engine = open_redis(config, place, Arc::new(SystemClock)).await?;
+    let engine = open_redis(&config.app, place, Arc::new(SystemClock)).await?;
     epochs::adopt(&engine, store).await?;
     output::say(format_args!("{place} belongs to this database now; start a worker to fill it"));
     Ok(())

@@ -8,10 +8,11 @@ use anyhow::Context as _;
 use qiang_engine::SystemClock;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::output;
-use crate::config::{Config, Shown, Sources};
+use crate::config::Config;
 use crate::listener;
 use crate::server::Server;
+use qiang_app::cli::output;
+use qiang_app::config::{Shown, Sources};
 
 /// Run the server
 ///
@@ -47,7 +48,7 @@ impl Args {
 
 pub(super) fn run(args: &Args, mut config: Config) -> anyhow::Result<ExitCode> {
     super::log_to_stderr(&config)?;
-    let first = !config.data.join(crate::secrets::FILE_NAME).exists();
+    let first = !config.app.data.join(qiang_app::secrets::FILE_NAME).exists();
     for caution in config.cautions() {
         tracing::warn!("{caution}");
     }
@@ -87,13 +88,19 @@ async fn stdin_ends() {
 }
 
 fn welcome(server: &Server, first: bool) {
-    let (url, config) = (server.url(), &server.app.config);
-    let data = config.data.display();
+    let (url, config) = (server.url(), &server.config);
+    let data = config.app.data.display();
     let version = env!("CARGO_PKG_VERSION");
-    if config.roles.api {
+    if config.app.roles.api {
         output::say(format_args!(
-            "qiang {version} is ready\n  API    {url}/api/v1\n  docs   {url}/docs/"
+            "qiang {version} is ready\n  shop   {url}/\n  API    {url}/api/v1\n  docs   {url}/docs/"
         ));
+        match server.domains.pages.console_link() {
+            Ok(link) => output::say(format_args!(
+                "  console, signed in as admin, once and within 15 minutes:\n    {url}/en/console#link={link}"
+            )),
+            Err(_) => output::say(format_args!("  console {url}/en/console")),
+        }
     } else {
         output::say(format_args!("qiang {version} is ready, as a worker\n  health {url}/readyz"));
     }
@@ -113,15 +120,15 @@ fn welcome(server: &Server, first: bool) {
             }
         }
     }
-    if first && config.data.join(crate::secrets::FILE_NAME).exists() {
-        output::say(format_args!("  keys   made, in {data}/{}", crate::secrets::FILE_NAME));
+    if first && config.app.data.join(qiang_app::secrets::FILE_NAME).exists() {
+        output::say(format_args!("  keys   made, in {data}/{}", qiang_app::secrets::FILE_NAME));
     }
-    if config.payments.sandbox {
+    if config.domains.sales.sandbox {
         output::say(
             "  sandbox payments are on: orders can be paid without money ([payments] sandbox = false)",
         );
     }
-    output::say(format_args!("  admin token: {}", admin_token_command(&config.data)));
+    output::say(format_args!("  admin token: {}", admin_token_command(&config.app.data)));
 }
 
 /// The command that prints an admin's token for a data folder, as it can be typed here.
@@ -135,7 +142,7 @@ pub(super) fn admin_token_command(data: &Path) -> String {
         None => program,
     });
     let program = program.map_or("qiang".into(), |program| program.display().to_string());
-    let data = if data == Path::new(crate::config::DEFAULT_DATA) {
+    let data = if data == Path::new(qiang_app::config::DEFAULT_DATA) {
         String::new()
     } else {
         format!(" --data {}", data.display())

@@ -13,10 +13,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use qiang_core::{Identity, Timestamp, UserId};
 use qiang_engine::{Clock as _, SystemClock};
 
-use super::output;
 use crate::config::Config;
-use crate::secrets::{FILE_NAME, Secrets};
-use crate::token::{Key, Principal, Role};
+use qiang_app::cli::output;
+use qiang_app::secrets::{FILE_NAME, Secrets};
+use qiang_app::token::{Key, Principal, Role};
 
 /// Enough for any test; a file of three gigabytes.
 const MAX_COUNT: u64 = 10_000_000;
@@ -60,6 +60,7 @@ pub(super) struct Args {
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum RoleName {
     Buyer,
+    Viewer,
     Admin,
 }
 
@@ -76,6 +77,7 @@ pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
         (Some(user), _, _) => {
             let role = match args.role {
                 RoleName::Buyer => Role::Buyer,
+                RoleName::Viewer => Role::Viewer,
                 RoleName::Admin => Role::Admin,
             };
             output::data(mint.token(user.clone(), role, args.identity.clone()))?;
@@ -95,17 +97,17 @@ pub(super) fn run(args: &Args, config: &Config) -> anyhow::Result<ExitCode> {
 
 impl Mint {
     fn new(config: &Config, ttl_secs: Option<u64>, now: Timestamp) -> anyhow::Result<Self> {
-        let file = config.data.join(FILE_NAME);
-        let had_keys = config.auth.jwt_secret.is_some() || file.exists();
-        let key = Key::new(&Secrets::of(config)?.jwt_key);
+        let file = config.app.data.join(FILE_NAME);
+        let had_keys = config.app.auth.jwt_secret.is_some() || file.exists();
+        let key = Key::new(&Secrets::jwt_key_of(&config.app)?);
         if !had_keys {
             output::say(format_args!(
                 "there were no keys in {}: new ones were made. A server on another folder will not \
                  take this token; name its folder with --data",
-                config.data.display()
+                config.app.data.display()
             ));
         }
-        let ttl = ttl_secs.map_or(config.auth.token_ttl, Duration::from_secs);
+        let ttl = ttl_secs.map_or(config.app.auth.token_ttl, Duration::from_secs);
         Ok(Self { key, now, expires_at: now.plus_millis(ttl.as_secs().saturating_mul(1000)) })
     }
 

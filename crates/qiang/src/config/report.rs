@@ -1,11 +1,13 @@
 //! The configuration in effect, for people and for programs; secrets never in it.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-use super::layers::{Origin, Shown};
-use super::{Config, Error, Fault, Setting};
+use qiang_app::config::{Error, Fault, Origin, Setting, Shown};
+use qiang_engine::chain;
+
+use super::Config;
 
 /// A configuration, or the lack of one, to be shown.
 #[derive(Debug)]
@@ -99,14 +101,4 @@ fn toml_value(value: &Value) -> String {
         Value::String(text) => toml::Value::from(text.as_str()).to_string(),
         other => other.to_string(),
     }
-}
-
-fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(next) = cause {
-        write!(text, ": {next}").expect("a string takes all that is written");
-        cause = next.source();
-    }
-    text
 }

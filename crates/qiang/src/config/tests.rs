@@ -1,6 +1,10 @@
 //! Layers, origins, and what each mistake is told.
 
 use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use qiang_app::config::{BusUrl, DatabaseUrl, EngineUrl, Origin};
 
 use super::*;
 
@@ -26,6 +30,11 @@ fn with_variables(variables: &[(&str, &str)]) -> Result<Config, Error> {
     Config::load(sources)
 }
 
+/// The variable of a key.
+fn variable(key: &str) -> String {
+    format!("QIANG_{}", key.replace('.', "__").to_ascii_uppercase())
+}
+
 fn origin<'a>(config: &'a Config, key: &str) -> &'a Origin {
     let setting = config.settings.iter().find(|setting| setting.key == key);
     &setting.expect("a known key").origin
@@ -34,13 +43,16 @@ fn origin<'a>(config: &'a Config, key: &str) -> &'a Origin {
 #[test]
 fn without_a_word_everything_is_local() {
     let config = Config::load(Sources::default()).expect("defaults are valid");
-    assert!(config.http.listen.ip().is_loopback());
-    assert_eq!(config.data, Path::new("./qiang-data"));
-    assert_eq!(config.engine.url, EngineUrl::Embedded { folder: "./qiang-data".into() });
-    assert_eq!(config.database.url, DatabaseUrl::Sqlite { path: "./qiang-data/qiang.db".into() });
-    assert_eq!(config.bus.url, BusUrl::Log);
-    assert!(config.payments.sandbox && config.auth.jwt_secret.is_none());
-    assert_eq!(config.audit.every, Some(Duration::from_secs(300)));
+    assert!(config.app.http.listen.ip().is_loopback());
+    assert_eq!(config.app.data, Path::new("./qiang-data"));
+    assert_eq!(config.app.engine.url, EngineUrl::Embedded { folder: "./qiang-data".into() });
+    assert_eq!(
+        config.app.database.url,
+        DatabaseUrl::Sqlite { path: "./qiang-data/qiang.db".into() }
+    );
+    assert_eq!(config.app.bus.url, BusUrl::Log);
+    assert!(config.domains.sales.sandbox && config.app.auth.jwt_secret.is_none());
+    assert_eq!(config.domains.audit.every, Some(Duration::from_secs(300)));
     assert!(config.settings.iter().all(|setting| setting.origin == Origin::Default));
 }
 
@@ -62,8 +74,8 @@ fn the_later_layer_is_the_stronger_one() {
             .with_flag("--data", "data", None),
     )
     .expect("valid");
-    assert_eq!(config.http.listen.port(), 3);
-    assert_eq!((config.http.max_connections, config.http.body_limit_bytes), (8, 2048));
+    assert_eq!(config.app.http.listen.port(), 3);
+    assert_eq!((config.app.http.max_connections, config.app.http.body_limit_bytes), (8, 2048));
     assert_eq!(*origin(&config, "http.listen"), Origin::Flag("--listen"));
     let variable = Origin::Variable("QIANG_HTTP__MAX_CONNECTIONS".to_owned());
     assert_eq!(*origin(&config, "http.max_connections"), variable);
@@ -82,6 +94,7 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
         ("roles", "worker,api"),
         ("http.listen", "0.0.0.0:80"),
         ("http.health_listen", "127.0.0.1:81"),
+        ("http.public_origin", "https://Shop.example"),
         ("http.cors_origins", "https://shop.example,http://localhost:3000"),
         ("http.body_limit_bytes", "1024"),
         ("http.header_timeout_ms", "101"),
@@ -102,14 +115,17 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
         ("bus.url", "log:"),
         ("auth.jwt_secret", &secret),
         ("auth.token_ttl_secs", "60"),
+        ("auth.session_ttl_secs", "61"),
+        ("auth.sandbox", "true"),
+        ("pages.title", "Tea & Co"),
+        ("pages.currency", "EUR"),
         ("payments.sandbox", "true"),
         ("payments.callback_secret", &other),
         ("payments.callback_window_secs", "1"),
         ("audit.every_secs", "0"),
         ("log.filter", "warn,qiang=debug"),
     ];
-    let variables: Vec<_> =
-        values.iter().map(|(key, value)| (environment::variable(key), *value)).collect();
+    let variables: Vec<_> = values.iter().map(|(key, value)| (variable(key), *value)).collect();
     let variables: Vec<_> = variables.iter().map(|(name, value)| (name.as_str(), *value)).collect();
     let from_variables = with_variables(&variables).expect("all valid");
     let lines: Vec<String> = values
@@ -124,31 +140,36 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
     for config in [from_variables, from_file] {
         assert_eq!(config.settings.len(), values.len(), "a key is missing from this test");
         assert!(config.settings.iter().all(|setting| setting.origin != Origin::Default));
-        assert_eq!(config.data, Path::new("/d"));
-        assert_eq!(config.http.listen.to_string(), "0.0.0.0:80");
-        assert_eq!(config.http.health_listen.map(|at| at.port()), Some(81));
-        assert!(config.http.cors_origins.are_named());
-        assert_eq!(config.http.body_limit_bytes, 1024);
-        assert_eq!(config.http.header_timeout, Duration::from_millis(101));
-        assert_eq!(config.http.body_timeout, Duration::from_millis(102));
-        assert_eq!(config.http.request_timeout, Duration::from_millis(103));
-        assert_eq!(config.http.write_timeout, Duration::from_millis(104));
-        assert_eq!(config.http.shutdown_grace, Duration::ZERO);
-        assert_eq!(config.http.max_connections, 1000);
+        assert_eq!(config.app.data, Path::new("/d"));
+        assert_eq!(config.app.http.listen.to_string(), "0.0.0.0:80");
+        assert_eq!(config.app.http.health_listen.map(|at| at.port()), Some(81));
+        assert_eq!(config.app.http.public_origin.as_deref(), Some("https://shop.example"));
+        assert!(config.app.http.cors_origins.are_named());
+        assert_eq!(config.app.http.body_limit_bytes, 1024);
+        assert_eq!(config.app.http.header_timeout, Duration::from_millis(101));
+        assert_eq!(config.app.http.body_timeout, Duration::from_millis(102));
+        assert_eq!(config.app.http.request_timeout, Duration::from_millis(103));
+        assert_eq!(config.app.http.write_timeout, Duration::from_millis(104));
+        assert_eq!(config.app.http.shutdown_grace, Duration::ZERO);
+        assert_eq!(config.app.http.max_connections, 1000);
         assert_eq!(config.resp.listen.map(|at| at.port()), Some(6399));
         assert_eq!(config.resp.password, Some(Secret::new(password.as_bytes())));
         let tls = Tls { cert: "/c.pem".into(), key: "/k.pem".into() };
         assert_eq!((&config.resp.tls, config.resp.max_connections), (&Some(tls), 7));
-        assert_eq!(config.engine.url, EngineUrl::Embedded { folder: "/e".into() });
-        assert_eq!((config.engine.queue, config.engine.snapshot_bytes), (1, 65536));
-        assert_eq!(config.database.url, DatabaseUrl::Sqlite { path: "/db/q.db".into() });
-        assert_eq!(config.auth.jwt_secret, Some(Secret::new(secret.as_bytes())));
-        assert_eq!(config.auth.token_ttl, Duration::from_secs(60));
-        assert!(config.payments.sandbox);
-        assert_eq!(config.payments.callback_secret, Some(Secret::new(other.as_bytes())));
-        assert_eq!(config.payments.callback_window, Duration::from_secs(1));
-        assert_eq!(config.audit.every, None);
-        assert_eq!(config.log.filter, "warn,qiang=debug");
+        assert_eq!(config.app.engine.url, EngineUrl::Embedded { folder: "/e".into() });
+        assert_eq!((config.app.engine.queue, config.app.engine.snapshot_bytes), (1, 65536));
+        assert_eq!(config.app.database.url, DatabaseUrl::Sqlite { path: "/db/q.db".into() });
+        assert_eq!(config.app.auth.jwt_secret, Some(Secret::new(secret.as_bytes())));
+        assert_eq!(config.app.auth.token_ttl, Duration::from_secs(60));
+        assert_eq!(config.app.auth.session_ttl, Duration::from_secs(61));
+        assert!(config.app.auth.sandbox);
+        assert_eq!(config.domains.pages.title, "Tea & Co");
+        assert_eq!(config.domains.pages.currency.code(), "EUR");
+        assert!(config.domains.sales.sandbox);
+        assert_eq!(config.domains.sales.callback_secret, Some(Secret::new(other.as_bytes())));
+        assert_eq!(config.domains.sales.callback_window, Duration::from_secs(1));
+        assert_eq!(config.domains.audit.every, None);
+        assert_eq!(config.app.log.filter.to_string(), "qiang=debug,warn");
     }
 }
 
@@ -156,16 +177,17 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
 fn the_data_folder_carries_what_is_not_named_otherwise() {
     let sources = || Sources::default().with_flag("--data", "data", Some("/srv/q".to_owned()));
     let config = Config::load(sources()).expect("valid");
-    assert_eq!(config.engine.url, EngineUrl::Embedded { folder: "/srv/q".into() });
-    assert_eq!(config.database.url, DatabaseUrl::Sqlite { path: "/srv/q/qiang.db".into() });
+    assert_eq!(config.app.engine.url, EngineUrl::Embedded { folder: "/srv/q".into() });
+    assert_eq!(config.app.database.url, DatabaseUrl::Sqlite { path: "/srv/q/qiang.db".into() });
     let config = Config::load(sources().with_variable("QIANG_ENGINE__URL", "embedded:"));
-    let url = config.expect("valid").engine.url;
+    let url = config.expect("valid").app.engine.url;
     assert_eq!(url, EngineUrl::Embedded { folder: "/srv/q".into() });
 }
 
 #[test]
 fn the_sandbox_is_on_by_itself_only_on_loopback() {
-    let sandbox = |text: &str| with_file(text).map(|c| (c.payments.sandbox, c.cautions().len()));
+    let sandbox =
+        |text: &str| with_file(text).map(|c| (c.domains.sales.sandbox, c.cautions().len()));
     let public = "http.listen = \"0.0.0.0:80\"\n";
     assert_eq!(sandbox("http.listen = \"[::1]:80\"").expect("valid"), (true, 0));
     assert_eq!(sandbox("payments.sandbox = false").expect("valid"), (false, 0));
@@ -213,8 +235,8 @@ fn a_mistake_is_told_with_its_place_and_the_remedy() {
         ),
         (
             "[htpp]\n",
-            "shop.toml:1:2: `htpp` is not known; the sections are [http], [resp], [engine], [database], \
-             [bus], [auth], [payments], [audit], [log]",
+            "shop.toml:1:2: `htpp` is not known; the sections are [http], [engine], [database], [bus], \
+             [auth], [log], [resp], [payments], [pages], [audit]",
         ),
         (
             "http = 5",
@@ -427,5 +449,5 @@ fn what_is_no_origin_is_a_mistake() {
         assert!(error.to_string().contains("no origin"), "{wrong}: {error}");
     }
     let none = with_variables(&[("QIANG_HTTP__CORS_ORIGINS", "")]).expect("off");
-    assert!(!none.http.cors_origins.are_named());
+    assert!(!none.app.http.cors_origins.are_named());
 }

@@ -4,8 +4,6 @@
 //! Who calls is told by a token in a header and never by a cookie, so no credentials are allowed
 //! along.
 
-use std::sync::Arc;
-
 use axum::body::Body;
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
@@ -14,6 +12,7 @@ use axum::http::header::{
 };
 use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use axum::response::Response;
+use qiang_app::config::Origins;
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, DELETE");
 const HEADERS: HeaderValue =
@@ -22,10 +21,6 @@ const HEADERS: HeaderValue =
 const EXPOSED: HeaderValue = HeaderValue::from_static("retry-after");
 /// Seconds for which a browser need not ask again.
 const MAX_AGE_SECS: HeaderValue = HeaderValue::from_static("600");
-
-/// The origins whose pages may call.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Origins(Arc<[HeaderValue]>);
 
 /// What the origin of one request may.
 #[derive(Debug)]
@@ -38,37 +33,16 @@ pub(super) enum Asked {
     Known(HeaderValue),
 }
 
-impl Origins {
-    /// Reads a list with commas; the error is the origin that is none.
-    pub fn read(text: &str) -> Result<Self, String> {
-        let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
-        let origin = |word: &str| {
-            let host = word.strip_prefix("https://").or_else(|| word.strip_prefix("http://"));
-            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte);
-            let is_origin = host.is_some_and(|host| !host.is_empty() && host.bytes().all(plain));
-            let value = HeaderValue::from_str(&word.to_ascii_lowercase()).ok();
-            value.filter(|_| is_origin).ok_or_else(|| word.to_owned())
-        };
-        words.map(origin).collect::<Result<_, _>>().map(Self)
-    }
-
-    /// Whether there are any.
-    #[must_use]
-    pub fn are_named(&self) -> bool {
-        !self.0.is_empty()
-    }
-
-    /// What a request's origin may.
-    pub(super) fn ask(&self, headers: &HeaderMap) -> Asked {
-        if !self.are_named() {
-            return Asked::Nothing;
-        }
-        let origin = headers.get(ORIGIN).filter(|origin| self.0.contains(origin));
-        origin.map_or(Asked::Stranger, |origin| Asked::Known(origin.clone()))
-    }
-}
-
 impl Asked {
+    /// What the origin of a request may.
+    pub(super) fn of(headers: &HeaderMap, origins: &Origins) -> Self {
+        if !origins.are_named() {
+            return Self::Nothing;
+        }
+        let origin = headers.get(ORIGIN).filter(|origin| origins.contain(origin));
+        origin.map_or(Self::Stranger, |origin| Self::Known(origin.clone()))
+    }
+
     /// The answer to a browser that asks whether it may ask, if that is what this is.
     pub(super) fn preflight<B>(&self, request: &Request<B>) -> Option<Response> {
         let asks = request.method() == Method::OPTIONS

@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn every_section_can_be_linked_to() {
         let page = html();
-        for code in super::super::problem::Code::ALL {
+        for code in qiang_app::problem::Code::ALL {
             assert!(page.contains(&format!("<h2 id=\"{}\">", code.as_str())), "{code:?}");
         }
         assert!(!page.contains("**") && !page.contains('`') && !page.contains("]("));

@@ -21,12 +21,13 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use utoipa::Path as _;
 
-use super::extract::{Caller, IdempotencyKey, from_json};
-use super::problem::{Lang, Problem};
-use crate::app::App;
-use crate::entry::Origin;
 use crate::listener;
-use crate::sales::claims::{self, ClaimView, NewClaim};
+use qiang_app::App;
+use qiang_app::Origin;
+use qiang_app::extract::{Caller, IdempotencyKey, from_json};
+use qiang_app::problem::{Lang, Problem};
+use qiang_app::session::{self, Intent, Shown};
+use qiang_sales::claims::{self, ClaimView, NewClaim};
 
 /// A request with more is for the general server.
 const MAX_HEADERS: usize = 32;
@@ -83,6 +84,8 @@ enum Turn<'a> {
 struct Call<'a> {
     sale: PoolId,
     authorization: Option<&'a [u8]>,
+    cookie: Option<&'a [u8]>,
+    fetch_site: Option<&'a [u8]>,
     key: Option<&'a [u8]>,
     language: Option<&'a [u8]>,
     /// The page of a browser it comes from.
@@ -207,6 +210,8 @@ fn read(input: &[u8]) -> Turn<'_> {
     let mut call = Call {
         sale,
         authorization: None,
+        cookie: None,
+        fetch_site: None,
         key: None,
         language: None,
         origin: None,
@@ -221,6 +226,8 @@ fn read(input: &[u8]) -> Turn<'_> {
             15 if is("idempotency-key") => (header.value, &mut call.key),
             15 if is("accept-language") => (header.value, &mut call.language),
             14 if is("content-length") => (header.value, &mut length),
+            6 if is("cookie") => (header.value, &mut call.cookie),
+            14 if is("sec-fetch-site") => (header.value, &mut call.fetch_site),
             6 if is("origin") => (header.value, &mut call.origin),
             12 if is("content-type") => (header.value, &mut media_type),
             10 if is("connection") && header.value.eq_ignore_ascii_case(b"keep-alive") => continue,
@@ -277,7 +284,13 @@ async fn claim(
     call: &Call<'_>,
     origin: &Origin,
 ) -> Result<(StatusCode, ClaimView), Problem> {
-    let caller = Caller(app.tokens.authenticate(call.authorization, app.now())?);
+    let shown = Shown {
+        authorization: call.authorization,
+        cookie: session::find(call.cookie.into_iter())?,
+        fetch_site: call.fetch_site,
+        origin: call.origin,
+    };
+    let caller = Caller(app.caller(&shown, Intent::Change)?);
     let key = IdempotencyKey::of(call.key)?;
     let body = match call.body {
         [] => NewClaim::default(),

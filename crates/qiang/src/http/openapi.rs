@@ -8,8 +8,11 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use utoipa::OpenApi;
 
-use super::problem::{Code, Lang, Problem};
-use super::{ProblemBody, schema};
+use qiang_app::problem::{Code, Lang, Problem, ProblemBody};
+use qiang_app::{schema, session};
+
+/// What each call can end in, beside what [`common`] adds, by its name.
+pub(super) type Problems = BTreeMap<&'static str, &'static [Code]>;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -19,93 +22,13 @@ use super::{ProblemBody, schema};
         license(name = "Apache-2.0", identifier = "Apache-2.0"),
     ),
     servers((url = "/", description = "This server")),
-    components(schemas(ProblemBody, schema::Enough, schema::IdempotencyKey, schema::SignedAt, schema::Signature)),
-    tags(
-        (name = "sales", description = "Open, look at, restock, close and clear sales"),
-        (name = "claims", description = "Take units, order them, give them up"),
-        (name = "orders", description = "Orders, and paying them in the sandbox"),
-        (name = "payments", description = "Money that arrives, and money that goes back"),
-        (name = "current sale", description = "For shops that run one sale at a time"),
-        (name = "operations", description = "Health, metrics, audit"),
-    ),
+    components(schemas(ProblemBody, schema::Enough, schema::IdempotencyKey)),
+    tags((name = "operations", description = "Health, metrics, audit")),
 )]
 pub(super) struct Description;
 
-/// What a claim can be refused for.
-const CLAIM: &[Code] = &[
-    Code::NoSuchSale,
-    Code::NotOpenYet,
-    Code::Closed,
-    Code::SoldOut,
-    Code::SaleCleared,
-    Code::AlreadyClaimed,
-    Code::OverLimit,
-    Code::Released,
-    Code::NotEligible,
-];
-
-/// What each call can end in, beside what [`common`] adds. Every call is named here.
-const PROBLEMS: &[(&str, &[Code])] = &[
-    ("create_sale", &[Code::SaleExists, Code::InvalidIdempotencyKey]),
-    ("list_sales", &[]),
-    ("show_sale", &[Code::NoSuchSale, Code::SaleCleared]),
-    ("clear_sale", &[Code::NoSuchSale, Code::SaleCleared, Code::SaleInUse]),
-    ("close_sale", &[Code::NoSuchSale, Code::SaleCleared, Code::SaleInUse]),
-    ("restock_sale", &[Code::NoSuchSale, Code::Closed, Code::SaleCleared, Code::CannotRestock]),
-    ("claim_sale", CLAIM),
-    ("claim_voucher", CLAIM),
-    ("show_claim", &[Code::NoSuchClaim]),
-    ("give_up_claim", &[Code::NoSuchClaim, Code::Released, Code::AlreadyPaid, Code::SaleCleared]),
-    ("order_claim", &[Code::NoSuchClaim, Code::Released, Code::AlreadyPaid, Code::SaleCleared]),
-    ("show_current_sale", &[Code::NoCurrentSale, Code::NoSuchSale, Code::SaleCleared]),
-    ("set_current_sale", &[Code::NoSuchSale, Code::SaleCleared]),
-    ("claim_current_sale", CLAIM),
-    ("list_orders", &[]),
-    ("show_order", &[Code::NoSuchOrder]),
-    (
-        "cancel_order",
-        &[
-            Code::NoSuchOrder,
-            Code::NotOrdered,
-            Code::Released,
-            Code::AlreadyPaid,
-            Code::SaleCleared,
-        ],
-    ),
-    (
-        "pay_order",
-        &[
-            Code::SandboxDisabled,
-            Code::NoSuchOrder,
-            Code::NotOrdered,
-            Code::AlreadyPaid,
-            Code::PaymentConflict,
-        ],
-    ),
-    (
-        "report_payment",
-        &[
-            Code::BadSignature,
-            Code::StaleSignature,
-            Code::NoSuchOrder,
-            Code::NotOrdered,
-            Code::PaymentConflict,
-        ],
-    ),
-    ("list_refunds", &[]),
-    ("settle_refund", &[Code::NoSuchSale, Code::NoSuchRefund]),
-    ("list_reviews", &[]),
-    ("end_review", &[Code::NoSuchReview]),
-    ("list_nodes", &[]),
-    ("run_audit", &[]),
-    ("repair_records", &[]),
-    ("show_metrics", &[]),
-    ("show_health", &[]),
-    ("show_readiness", &[Code::InvalidField]),
-];
-
 /// Completes what the handlers said.
-pub(super) fn finish(description: &utoipa::openapi::OpenApi) -> Value {
+pub(super) fn finish(description: &utoipa::openapi::OpenApi, problems: &Problems) -> Value {
     let mut document = serde_json::to_value(description).expect("a document is JSON");
     widen_counts(&mut document);
     let paths = document["paths"].as_object_mut().expect("paths are an object");
@@ -113,16 +36,23 @@ pub(super) fn finish(description: &utoipa::openapi::OpenApi) -> Value {
         let is_api = path.starts_with("/api/") || path.starts_with("/voucher-order/");
         for (method, call) in methods.as_object_mut().expect("methods are an object") {
             leave_out_null(call);
+            offer_cookie(call);
             let codes = if is_api { common(method, call) } else { Vec::new() };
-            add_problems(call, codes);
+            add_problems(call, codes, problems);
         }
     }
     document["components"]["securitySchemes"] = json!({ "token": {
         "type": "http",
         "scheme": "bearer",
         "bearerFormat": "JWT",
-        "description": "HS256; `sub` is the user, `role` is buyer or admin. A call that names \
-            `admin` here needs that role.",
+        "description": "HS256; `sub` is the user, `role` is buyer, viewer or admin. A call that \
+            names `viewer` or `admin` here needs that role; an admin may do whatever a viewer may.",
+    }, "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": session::COOKIE,
+        "description": "For pages: given by `POST /api/v1/session`. A change counts only when the \
+            browser says that a page of this shop asks for it.",
     }});
     let named = |code: &Code| (code.as_str().to_owned(), example(*code));
     document["components"]["examples"] = Code::ALL.iter().map(named).collect();
@@ -136,6 +66,7 @@ fn common(method: &str, call: &Value) -> Vec<Code> {
     if let Some(roles) = call["security"][0]["token"].as_array() {
         codes.extend([Code::Unauthenticated, Code::TokenExpired, Code::RepeatedHeader]);
         codes.extend((!roles.is_empty()).then_some(Code::Forbidden));
+        codes.extend((method != "get").then_some(Code::CrossSite));
     }
     if parameters.iter().any(|parameter| parameter["name"] == "Idempotency-Key") {
         codes.extend([Code::InvalidIdempotencyKey, Code::IdempotencyKeyReused]);
@@ -153,10 +84,10 @@ fn common(method: &str, call: &Value) -> Vec<Code> {
 }
 
 /// Lists the problems of a call by their status, with their codes and an example of each.
-fn add_problems(call: &mut Value, mut codes: Vec<Code>) {
-    let own = PROBLEMS.iter().find(|(name, _)| call["operationId"] == *name);
-    let (_, own) = own.expect("a test looks for every call in the table");
-    codes.extend_from_slice(own);
+fn add_problems(call: &mut Value, mut codes: Vec<Code>, problems: &Problems) {
+    let own = call["operationId"].as_str().and_then(|name| problems.get(name));
+    // A test looks for every call in the tables of the domains.
+    codes.extend(own.into_iter().copied().flatten());
     let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
     for code in codes {
         by_status.entry(code.status().as_u16()).or_default().push(code);
@@ -209,7 +140,8 @@ fn leave_out_null(call: &mut Value) {
             *schema = other.clone();
         }
     };
-    if let Some(body) = call.get_mut("requestBody") {
+    let body = call.get_mut("requestBody");
+    if let Some(body) = body.filter(|body| body["content"].get("application/json").is_some()) {
         let required = body["content"]["application/json"]["schema"].get("oneOf").is_none();
         body["required"] = required.into();
         without_null(&mut body["content"]["application/json"]["schema"]);
@@ -217,6 +149,14 @@ fn leave_out_null(call: &mut Value) {
     let parameters = call.get_mut("parameters").and_then(Value::as_array_mut);
     for parameter in parameters.into_iter().flatten() {
         without_null(&mut parameter["schema"]);
+    }
+}
+
+/// Whatever takes a token takes the cookie of the pages, too.
+fn offer_cookie(call: &mut Value) {
+    let ways = call.get_mut("security").and_then(Value::as_array_mut);
+    if let Some(ways) = ways.filter(|ways| ways.iter().any(|way| way.get("token").is_some())) {
+        ways.push(json!({ "session": [] }));
     }
 }
 

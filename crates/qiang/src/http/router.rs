@@ -6,74 +6,62 @@ use axum::Router;
 use axum::http::HeaderValue;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::middleware::map_response;
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use qiang_app::Domain;
+use qiang_app::problem::{Code, Problem};
 use utoipa::OpenApi as _;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
 
-use super::problem::{Code, Problem};
-use super::{errors_page, health, openapi};
-use crate::app::App;
-use crate::sales::{self, claims, current};
-use crate::{audit, metrics, nodes, orders, payments, reviews};
+use super::errors_page;
+use super::openapi::{self, Problems};
+use crate::domains::Domains;
+use crate::operations;
 
 /// The page of the API is far smaller; its scripts are not touched.
 const MAX_PAGE_BYTES: usize = 64 << 10;
 
-/// The routes, and the OpenAPI document made of them.
-fn described() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
-    OpenApiRouter::with_openapi(openapi::Description::openapi())
-        .routes(routes!(sales::create, sales::list))
-        .routes(routes!(sales::show, sales::clear))
-        .routes(routes!(sales::close))
-        .routes(routes!(sales::restock))
-        .routes(routes!(claims::create))
-        .routes(routes!(claims::create_for_voucher))
-        .routes(routes!(claims::show, claims::give_up))
-        .routes(routes!(claims::order))
-        .routes(routes!(current::show, current::put))
-        .routes(routes!(current::claim))
-        .routes(routes!(orders::list))
-        .routes(routes!(orders::show))
-        .routes(routes!(orders::cancel))
-        .routes(routes!(payments::pay_in_sandbox))
-        .routes(routes!(payments::callback))
-        .routes(routes!(payments::list_refunds))
-        .routes(routes!(payments::settle_refund))
-        .routes(routes!(reviews::list))
-        .routes(routes!(reviews::end))
-        .routes(routes!(nodes::view::list))
-        .routes(routes!(audit::show))
-        .routes(routes!(audit::repair))
-        .routes(routes!(metrics::show))
-        .routes(routes!(health::healthz))
-        .routes(routes!(health::readyz))
-        .split_for_parts()
+/// The routes of a door.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pages {
+    /// Everything the server answers.
+    All,
+    /// Health checks and metrics; for anything else, this is said.
+    Health(&'static str),
+}
+
+/// The routes of all domains, and the OpenAPI document made of them.
+fn described(domains: &Arc<Domains>) -> (Router, serde_json::Value) {
+    let none = OpenApiRouter::with_openapi(openapi::Description::openapi());
+    let routes = domains.all().fold(none, |routes, domain| routes.merge(domain.routes()));
+    let (routes, description) = routes.merge(operations::health(domains)).split_for_parts();
+    (routes, openapi::finish(&description, &problems(domains)))
+}
+
+fn problems(domains: &Domains) -> Problems {
+    domains.all().flat_map(Domain::problems).copied().collect()
 }
 
 /// The OpenAPI document, as served at `/openapi.json`.
 #[cfg(test)]
-pub(super) fn document() -> serde_json::Value {
-    openapi::finish(&described().1)
+pub(super) fn document(domains: &Arc<Domains>) -> serde_json::Value {
+    described(domains).1
 }
 
-/// Everything the server answers; one that is no api tells only how it is.
-pub fn router(app: Arc<App>) -> Router {
-    if !app.config.roles.api {
-        return health_routes("this process is a worker; ask one with the role api")
-            .with_state(app);
+/// What a door answers.
+pub(super) fn router(domains: &Arc<Domains>, pages: Pages) -> Router {
+    if let Pages::Health(nothing_else) = pages {
+        let (health, _) = operations::health(domains).split_for_parts();
+        return health.fallback(async move || Problem::new(Code::NoSuchRoute).detail(nothing_else));
     }
-    let (router, description) = described();
+    let (router, description) = described(domains);
     let docs = SwaggerUi::new("/docs");
-    let docs = docs.external_url_unchecked("/openapi.json", openapi::finish(&description));
+    let docs = docs.external_url_unchecked("/openapi.json", description);
     router
-        .route("/", get(|| async { Redirect::temporary("/docs/") }))
         .route("/docs/errors", get(errors))
         .fallback(async || Problem::new(Code::NoSuchRoute))
         .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed))
-        .with_state(app)
         .merge(Router::from(docs).layer(map_response(named)))
 }
 
@@ -94,19 +82,6 @@ async fn named(page: Response) -> Response {
         }
         Err(_) => Problem::new(Code::Internal).into_response(),
     }
-}
-
-/// What is answered where only health checks are.
-pub(super) fn health_router(app: Arc<App>) -> Router {
-    health_routes("only health checks and metrics are answered here").with_state(app)
-}
-
-fn health_routes(nothing_else: &'static str) -> Router<Arc<App>> {
-    Router::new()
-        .route("/metrics", get(metrics::show))
-        .route("/healthz", get(health::healthz))
-        .route("/readyz", get(health::readyz))
-        .fallback(async move || Problem::new(Code::NoSuchRoute).detail(nothing_else))
 }
 
 async fn errors() -> impl IntoResponse {

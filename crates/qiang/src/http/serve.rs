@@ -1,8 +1,8 @@
-//! Connections: given time limits, and let finish at the end.
+//! Serves HTTP connections: enforces their timeouts, and lets them finish when the server stops.
 //!
-//! A connection begins on the [fast lane](super::lane), which takes claims and waits for little memory.
-//! Anything else is answered by hyper, and over HTTP/1 the connection comes back to the lane then: a
-//! connection that waits for its next request holds no buffers.
+//! A connection begins on the [fast lane](super::lane), which answers claims itself and holds no buffers
+//! while it waits. Every other request is answered by hyper. Over HTTP/1 the connection then goes back to
+//! the lane, so that a connection which waits for its next request holds no buffers.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -22,26 +22,37 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use qiang_engine::Stopwatch;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower_service::Service as _;
 
+use super::cors::Asked;
 use super::lane::{self, HandedOn, Speaks};
-use super::problem::{Lang, Problem};
-use super::router;
-use super::router::health_router;
+use super::router::{Pages, router};
 use super::unread::{Lent, Rest};
 use super::wire::{Answer, LEAST, Progress, Waits, Wire};
-use crate::app::App;
-use crate::entry::Origin;
-use crate::listener;
+use crate::domains::Domains;
+use crate::listener::{self, Listener};
+use qiang_app::problem::{Lang, Problem};
+use qiang_app::{App, Origin, Stopping};
 
-/// Connections of health checks. With one more the oldest is closed, so that nobody who holds them
-/// is in the way of a check.
+/// Connections at the address for health checks. One more closes the oldest, so that nobody can keep a
+/// check out by holding them all.
 const HEALTH_CONNECTIONS: usize = 64;
-/// Requests that one connection may have under way over HTTP/2.
+/// Requests that one HTTP/2 connection may have under way.
 const MAX_STREAMS: u32 = 256;
+
+/// An address, and what is answered there.
+#[derive(Debug)]
+pub struct Door {
+    /// The address, taken.
+    pub listener: Listener,
+    /// What the answers are made with.
+    pub app: Arc<App>,
+    /// Who answers.
+    pub domains: Arc<Domains>,
+}
 
 /// What every connection of a door is served with.
 struct Served {
@@ -50,15 +61,21 @@ struct Served {
     claims: lane::Claims,
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
+    stopping: Stopping,
 }
 
 /// Serves until told to stop; then takes nothing new, and returns when everything accepted is
 /// answered or the grace is over.
-pub async fn serve(listener: TcpListener, app: Arc<App>, stop: CancellationToken) {
-    let router = router(Arc::clone(&app));
+pub async fn serve(door: Door, stop: CancellationToken) {
+    let Door { listener, app, domains } = door;
     let max = app.config.http.max_connections;
-    let claims = if app.config.roles.api { lane::Claims::Here } else { lane::Claims::Elsewhere };
-    let served = Arc::new(Served::new(app, router, claims));
+    let (pages, claims) = if app.config.roles.api {
+        (Pages::All, lane::Claims::Here)
+    } else {
+        let elsewhere = Pages::Health("this process is a worker; ask one with the role api");
+        (elsewhere, lane::Claims::Elsewhere)
+    };
+    let served = Arc::new(Served::new(app, router(&domains, pages), claims, &stop));
     let connections = TaskTracker::new();
     let serve = |stream: TcpStream, origin| {
         let (served, stop) = (Arc::clone(&served), stop.child_token());
@@ -68,10 +85,12 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, stop: CancellationToken
     served.finish(connections).await;
 }
 
-/// The same, for nothing but health checks and metrics.
-pub async fn serve_health(listener: TcpListener, app: Arc<App>, stop: CancellationToken) {
-    let router = health_router(Arc::clone(&app));
-    let served = Arc::new(Served::new(app, router, lane::Claims::Elsewhere));
+/// The same, for health checks and metrics only.
+pub async fn serve_health(door: Door, stop: CancellationToken) {
+    let Door { listener, app, domains } = door;
+    let pages = Pages::Health("only health checks and metrics are answered here");
+    let claims = lane::Claims::Elsewhere;
+    let served = Arc::new(Served::new(app, router(&domains, pages), claims, &stop));
     let connections = TaskTracker::new();
     // Oldest first; one that has ended is cancelled.
     let mut open = VecDeque::<CancellationToken>::new();
@@ -93,13 +112,13 @@ pub async fn serve_health(listener: TcpListener, app: Arc<App>, stop: Cancellati
             }
         })
     };
-    // Those that are being closed have places, too.
+    // Twice as many places: connections that are being closed still have theirs.
     listener::accept(listener, 2 * HEALTH_CONNECTIONS, &stop, serve).await;
     served.finish(connections).await;
 }
 
 impl Served {
-    fn new(app: Arc<App>, router: Router, claims: lane::Claims) -> Self {
+    fn new(app: Arc<App>, router: Router, claims: lane::Claims, stop: &CancellationToken) -> Self {
         let mut http1 = http1::Builder::new();
         http1
             .timer(TokioTimer::new())
@@ -109,7 +128,7 @@ impl Served {
             .half_close(true);
         let mut http2 = http2::Builder::new(TokioExecutor::new());
         http2.timer(TokioTimer::new()).max_concurrent_streams(MAX_STREAMS);
-        Self { app, router, claims, http1, http2 }
+        Self { app, router, claims, http1, http2, stopping: Stopping(stop.clone()) }
     }
 
     /// Waits until all connections have ended, or the grace is over.
@@ -155,10 +174,10 @@ impl Served {
         let service = service_fn(|request| self.answer(request, origin, &progress));
         let connection = self.http2.serve_connection(TokioIo::new(wire), service);
         let (mut connection, mut stopped) = (pin!(connection), pin!(stop.cancelled()));
-        // hyper times nothing here: neither a client that asks nothing, nor one that takes nothing.
+        // hyper has no timeout for an HTTP/2 client that asks nothing or takes no answers, so we do it.
         let (header, write) =
             (self.app.config.http.header_timeout, self.app.config.http.write_timeout);
-        // It is never set for longer, so that it is there in time for either.
+        // The timer never runs longer than this, so that neither timeout is noticed late.
         let shorter = header.min(write);
         let mut timer = pin!(tokio::time::sleep(shorter));
         let (clock, mut since, mut looked) = (Stopwatch::start(), Duration::ZERO, Duration::ZERO);
@@ -169,7 +188,7 @@ impl Served {
                 connection.as_mut().graceful_shutdown();
             }
             loop {
-                // One that breaks is the client's affair.
+                // If the connection broke, there is nobody to tell.
                 if connection.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(());
                 }
@@ -178,8 +197,8 @@ impl Served {
                 if idle_changed || all_taken.wrapping_sub(taken) >= LEAST {
                     (since, taken) = (now, all_taken);
                 } else if waited_for == Waits::Us {
-                    // Our time is not the client's. A request alone is no progress, or one that
-                    // takes nothing could ask on and stay.
+                    // The time that we need does not count against the client. A new request is no
+                    // progress: a client that takes no answers could stay by asking on.
                     since += now.saturating_sub(looked);
                 }
                 (looked, waited_for) = (now, waits);
@@ -212,10 +231,11 @@ impl Served {
         let lang = Lang::of(request.headers());
         let (mut router, rest) = (self.router.clone(), Rest::default());
         let is_http2 = request.version() == Version::HTTP_2;
-        // Whoever waits to be told to go on has sent nothing that could be discarded.
+        // A client that waits for `100 Continue` has not sent its body, so there is nothing to discard.
         let waits = request.headers().contains_key(EXPECT);
-        let page = self.app.config.http.cors_origins.ask(request.headers());
+        let page = Asked::of(request.headers(), &self.app.config.http.cors_origins);
         request.extensions_mut().insert(origin);
+        request.extensions_mut().insert(self.stopping.clone());
         async move {
             if let Some(mut may) = page.preflight(&request) {
                 page.say(may.headers_mut());
@@ -236,8 +256,8 @@ impl Served {
     }
 }
 
-/// Answers requests over HTTP/1 until none waits any more. Hands the connection back, with what was
-/// read of the next request; `None` is that it has ended.
+/// Answers requests over HTTP/1 until the client has all answers. Then gives the connection back, with
+/// what was read of the next request. `None` if the connection has ended.
 async fn until_idle<F>(
     http1: &http1::Builder,
     wire: Wire,
@@ -256,7 +276,7 @@ where
             Pin::new(&mut connection).graceful_shutdown();
         }
         match Pin::new(&mut connection).poll(cx) {
-            // One that breaks is the client's affair.
+            // If the connection broke, there is nobody to tell.
             Poll::Ready(_ended) => Poll::Ready(false),
             Poll::Pending if progress.is_idle() => Poll::Ready(true),
             Poll::Pending => Poll::Pending,
@@ -269,7 +289,7 @@ where
     Some((parts.io.into_inner().into_stream(), parts.read_buf))
 }
 
-/// A problem is written out here and nowhere else, once, in the language asked for.
+/// Writes a problem as the answer, in the language the client asked for. Only done here.
 fn localize(mut response: Response, lang: Lang) -> Response {
     match response.extensions_mut().remove::<Problem>() {
         Some(problem) => {

@@ -1,10 +1,10 @@
-//! The rest of a body that nobody read, because the request was answered before: a bad token, too
-//! many bytes, an address that does not exist.
+//! What happens to the rest of a body when the request was answered before all of it was read: a bad
+//! token, too many bytes, an address that does not exist.
 //!
-//! HTTP/2 resets a stream whose body is dropped, and a client that is reset often enough loses its
-//! whole connection, with the requests of others on it. So the rest is read and discarded, up to a
-//! bound, beside the answer. HTTP/1.1 has one request at a time: what has already arrived is
-//! discarded, and if more is to come the answer says that the connection is closed.
+//! Over HTTP/2, hyper resets a stream whose body is dropped. After many resets it closes the whole
+//! connection, and other requests on it fail. So we answer, and meanwhile read and discard the rest, up
+//! to [`MAX_BYTES`] and for at most [`PATIENCE`]. Over HTTP/1.1 we discard what has arrived already; if
+//! that is not all, the answer says `Connection: close`.
 
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,25 +15,26 @@ use axum::body::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
-/// The rest of a body is discarded up to so many bytes, and for so long.
+/// At most this many bytes of one body are discarded.
 const MAX_BYTES: usize = 1 << 20;
+/// And for at most this long.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often the connection gets to hand over what has arrived, over HTTP/1.1.
+/// Over HTTP/1.1 we look so often whether the rest has arrived; in between, hyper can read it.
 const LOOKS: usize = 4;
 
-/// A body that comes back when it is dropped before its end.
+/// A body that a handler reads. If the handler drops it before its end, it goes to [`Rest`].
 #[derive(Debug)]
 pub(super) struct Lent {
     body: Option<Incoming>,
     back: Rest,
 }
 
-/// Where a body lies that was dropped before its end.
+/// Holds a body that was dropped before its end.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Rest(Arc<Mutex<Option<Incoming>>>);
 
 impl Lent {
-    /// Lends a body out; `rest` gets it back.
+    /// Lends a body to a handler; `rest` gets it if it is not read to its end.
     pub(super) fn new(body: Incoming, rest: &Rest) -> Self {
         Self { body: Some(body), back: rest.clone() }
     }
@@ -79,14 +80,14 @@ impl Rest {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Over HTTP/2: reads on beside the answer, so that the stream is not reset.
+    /// For HTTP/2: discards the rest in a task of its own, so that the stream is not reset.
     pub(super) fn discard_beside(&self) {
         if let Some(body) = self.take() {
             tokio::spawn(async { tokio::time::timeout(PATIENCE, discard(body)).await });
         }
     }
 
-    /// Over HTTP/1.1: discards what has arrived, and says whether that was all.
+    /// For HTTP/1.1: discards what has arrived, and says whether that was all.
     pub(super) async fn has_arrived(&self) -> bool {
         let Some(body) = self.take() else { return true };
         let mut rest = pin!(discard(body));
@@ -101,7 +102,7 @@ impl Rest {
     }
 }
 
-/// Reads to the end, or to the bound; says whether the end came.
+/// Reads to the end or to [`MAX_BYTES`]; says whether it was the end.
 async fn discard(mut body: Incoming) -> bool {
     let mut bytes = 0;
     while bytes <= MAX_BYTES {

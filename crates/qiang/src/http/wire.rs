@@ -1,8 +1,9 @@
-//! A connection as hyper gets it: what was read before hyper came comes first, a peer that takes
-//! nothing for too long is given up, and whoever drives hyper can see when it has nothing to do.
+//! The connection that hyper reads from and writes to.
 //!
-//! The time counts from the last byte that was taken, so a slow reader gets everything, and one that
-//! never reads holds no place.
+//! It does three things more than a socket. It first gives hyper the bytes that the fast lane has read
+//! already. It fails if the client takes no byte for longer than the write timeout; each byte that is taken
+//! starts that time anew, so a slow reader gets everything, and a client that never reads loses its place.
+//! And it counts requests and answers, so that the caller knows when hyper has nothing left to do.
 
 use std::io;
 use std::pin::Pin;
@@ -18,40 +19,42 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
-/// A client that takes less of its answers than this many bytes, in the time it has, takes nothing.
+/// A client has to take at least this many bytes of its answers within the write timeout. One that takes
+/// fewer is treated as if it took none.
 pub(super) const LEAST: usize = 1 << 10;
 
-/// A connection that does not wait for ever to write.
+/// A socket with a timeout for writing.
 pub(super) struct Wire {
     stream: TcpStream,
-    /// What was read before.
+    /// What the fast lane has read of the request.
     begun: Bytes,
     patience: Duration,
-    /// Runs while something waits to be written.
+    /// Runs while the socket takes no bytes.
     timer: Option<Pin<Box<Sleep>>>,
     progress: Arc<Progress>,
 }
 
-/// How far a connection has come.
+/// What was asked and answered on a connection so far.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// Requests heard so far.
+    /// Requests that have begun.
     heard: AtomicUsize,
     /// Requests and parts of answers that are not written yet.
     open: AtomicUsize,
-    /// Requests without an answer so far.
+    /// Requests without an answer.
     unanswered: AtomicUsize,
-    /// How much of the answers was taken, in bytes; a part that is finished counts [`LEAST`] more.
+    /// How much of the answers hyper has taken, in bytes. A finished part counts [`LEAST`] more, so that
+    /// many short answers are progress, too.
     taken: AtomicUsize,
-    /// The last attempt to read found nothing.
+    /// The last read found no bytes.
     nothing_to_read: AtomicBool,
-    /// The last attempt to write could not.
+    /// The last write found the socket full.
     cannot_write: AtomicBool,
-    /// The last answer says that the connection is closed.
+    /// An answer said `Connection: close`.
     closing: AtomicBool,
 }
 
-/// Something that is not written yet; dropped when it is.
+/// Counts as open in [`Progress`] until it is dropped, which hyper does when it has written it.
 #[derive(Debug)]
 struct Open(Arc<Progress>);
 
@@ -66,21 +69,21 @@ pub(super) struct Answer {
     open: Open,
 }
 
-/// A part of an answer. Over HTTP/2 it lies with hyper until the client gives it a window.
+/// A part of an answer. Over HTTP/2, hyper keeps it until the client's flow control lets it be sent.
 #[derive(Debug)]
 pub(super) struct Part {
     bytes: Bytes,
     open: Open,
 }
 
-/// What a connection waits for.
+/// Whom a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waits {
-    /// For a request.
+    /// For the client, to ask something.
     Request,
-    /// For us: something was asked, and is not answered yet.
+    /// For us, to answer.
     Us,
-    /// For the client, to take what it was answered.
+    /// For the client, to take its answers.
     Client,
 }
 
@@ -92,7 +95,7 @@ impl Progress {
         Request(Open::new(self))
     }
 
-    /// What the connection waits for.
+    /// Whom the connection waits for.
     pub(super) fn waits(&self) -> Waits {
         if self.unanswered.load(Ordering::Relaxed) > 0 {
             Waits::Us
@@ -103,18 +106,18 @@ impl Progress {
         }
     }
 
-    /// How much of the answers was taken so far; [`LEAST`] more of it is progress.
+    /// How much of the answers was taken so far. The client makes progress if this grows by [`LEAST`].
     pub(super) fn taken(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// An answer says that the connection is closed behind it.
+    /// Notes that an answer says `Connection: close`.
     pub(super) fn closes(&self) {
         self.closing.store(true, Ordering::Relaxed);
     }
 
-    /// Whether everything that was asked is answered and sent, and the next request has not begun
-    /// to arrive. To be asked when hyper has done all it can.
+    /// Whether every request is answered, every answer is sent, and no byte of the next request has
+    /// arrived. Ask only after hyper was polled and is pending.
     pub(super) fn is_idle(&self) -> bool {
         self.heard.load(Ordering::Relaxed) > 0
             && self.open.load(Ordering::Relaxed) == 0
@@ -199,17 +202,17 @@ impl Wire {
         Self { stream, begun, patience, timer: None, progress: Arc::default() }
     }
 
-    /// How far it has come, for whoever has given it away.
+    /// What was asked and answered; stays readable while hyper owns the connection.
     pub(super) fn progress(&self) -> Arc<Progress> {
         Arc::clone(&self.progress)
     }
 
-    /// The connection itself, on which nothing waits to be written.
+    /// The socket. Nothing may be waiting to be written.
     pub(super) fn into_stream(self) -> TcpStream {
         self.stream
     }
 
-    /// What came of an attempt to write.
+    /// Passes on how a write ended. If the socket stays full for too long, the write fails.
     fn timed<T>(
         &mut self,
         cx: &mut Context<'_>,

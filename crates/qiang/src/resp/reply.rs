@@ -3,7 +3,7 @@
 use qiang_core::{Claim, ClaimId, Outcome, Refusal, Settlement, State};
 use serde_json::Value;
 
-use crate::http::problem::Code;
+use qiang_app::problem::Code;
 
 /// It happened now.
 const DONE: i64 = 1;

@@ -1,7 +1,8 @@
-//! What is said on one connection, and what is answered.
+//! One RESP connection: understands its commands, and writes the answers.
 //!
-//! Commands for the engine are gathered while more of them stand in the buffer, and decided as
-//! one batch; anything else waits until they are answered, so that answers come in order.
+//! Commands for the engine are collected for as long as more of them are in the buffer, and decided as
+//! one batch. Before any other command is carried out, the batch is decided and answered, so that answers
+//! come in the order of the commands.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -16,25 +17,25 @@ use super::access::Access;
 use super::frame::Frame;
 use super::reply::{Answers, Version};
 use super::spec::{self, Spec, Verb, Who};
-use crate::app::App;
-use crate::entry::Origin;
-use crate::http::problem::{Code, Problem};
-use crate::payments;
-use crate::sales::SaleView;
-use crate::sales::claims::{self, ClaimView};
-use crate::token;
+use crate::config::Resp;
+use qiang_app::Origin;
+use qiang_app::problem::{Code, Problem};
+use qiang_app::token;
+use qiang_sales::claims::{self, ClaimView};
+use qiang_sales::sale::SaleView;
+use qiang_sales::{Sales, payments};
 
-/// Commands decided as one batch; bounds how long one client keeps others from deciding.
+/// The most commands in one batch, so that one client does not keep the engine from others for long.
 const MAX_BATCH: usize = 1_024;
-/// Whoever fails to sign in so often has to connect again.
+/// After so many failed sign-ins the connection is closed.
 const MAX_FAILED_SIGN_INS: u32 = 5;
 /// The word for the sale that a shop has made the current one.
 const CURRENT: &str = "current";
-/// The Redis whose manners these are, for tools that look at nothing else.
+/// The version of Redis that we claim to be, for tools that decide by it what to send.
 const MANNERS: &str = "7.0.0";
-/// Bytes of an unknown command that are quoted back.
+/// At most this many bytes of an unknown command are repeated in the error.
 const MAX_QUOTED: usize = 64;
-/// A client's name for itself.
+/// The longest name a client may give itself (`CLIENT SETNAME`).
 const MAX_NAME_BYTES: usize = 256;
 
 /// The words of one command.
@@ -46,23 +47,24 @@ pub(super) struct Words<'a> {
     pub(super) frame: &'a Frame,
 }
 
-/// One connection's side of the talk.
+/// What we know of one connection.
 pub(super) struct Session {
-    app: Arc<App>,
+    sales: Sales,
+    settings: Arc<Resp>,
     origin: Origin,
     id: u64,
     name: String,
     access: Access,
     failed_sign_ins: u32,
-    /// Whether the client believes that a transaction is under way.
+    /// The client has sent `MULTI`, which was refused, and no `EXEC` or `DISCARD` yet.
     in_transaction: bool,
     /// Commands read and not decided.
     batch: Vec<Command>,
-    /// The sale named last, and how.
+    /// The last sale that was named: the word, and the sale.
     last_sale: Option<(Box<[u8]>, PoolId)>,
     /// Answers not sent.
     pub(super) answers: Answers,
-    /// Whether this was the last thing said.
+    /// Whether the connection is to be closed after these answers.
     pub(super) ended: bool,
 }
 
@@ -84,7 +86,7 @@ impl<'a> Words<'a> {
         self.frame.word(self.input, place)
     }
 
-    /// A word that may be left out, by leaving it empty too.
+    /// A word that may be left out. An empty one counts as left out.
     fn optional(self, place: usize) -> Option<&'a [u8]> {
         self.get(place).filter(|word| !word.is_empty())
     }
@@ -93,7 +95,7 @@ impl<'a> Words<'a> {
         self.get(place).is_some_and(|said| said.eq_ignore_ascii_case(word.as_bytes()))
     }
 
-    /// All from a place on, as text for people.
+    /// All words from a place on, as text for an error message.
     fn texts(self, from: usize) -> impl Iterator<Item = String> + use<'a> {
         (from..self.frame.len())
             .filter_map(move |place| self.get(place))
@@ -102,10 +104,11 @@ impl<'a> Words<'a> {
 }
 
 impl Session {
-    /// A connection on which nothing was said yet.
-    pub(super) fn new(app: Arc<App>, id: u64, origin: Origin) -> Self {
+    /// A new connection.
+    pub(super) fn new(sales: Sales, settings: Arc<Resp>, id: u64, origin: Origin) -> Self {
         Self {
-            app,
+            sales,
+            settings,
             origin,
             id,
             name: String::new(),
@@ -119,7 +122,7 @@ impl Session {
         }
     }
 
-    /// Gives back the memory of what was decided and sent.
+    /// Frees the buffers, once everything is decided and sent.
     pub(super) fn rest(&mut self) {
         self.batch = Vec::new();
         self.answers.bytes = Vec::new();
@@ -130,7 +133,7 @@ impl Session {
         self.access.is_somebody()
     }
 
-    /// Hears a command. What it asks of the engine is decided later, by [`Session::decide`].
+    /// Takes a command. One for the engine is only collected; [`Session::decide`] has it decided.
     pub(super) async fn hear(&mut self, words: Words<'_>) {
         match self.understand(words) {
             Ok(Meant::Decide(command)) => {
@@ -141,7 +144,7 @@ impl Session {
             }
             Ok(Meant::Other(spec)) => {
                 self.decide().await;
-                // In a box: it is large, rare, and would be room in every connection.
+                // Boxed, because this future is large and rare, and would make every connection larger.
                 if let Err(Wrong(word, sentence)) = Box::pin(self.other(spec, words)).await {
                     self.answers.error(word, &sentence);
                 }
@@ -157,14 +160,14 @@ impl Session {
         }
     }
 
-    /// What cannot be read any further ends the connection, with a word why.
+    /// Says why nothing more can be read, and ends the connection.
     pub(super) async fn end_with(&mut self, sentence: &str) {
         self.decide().await;
         self.answers.error("ERR", sentence);
         self.ended = true;
     }
 
-    /// A client that took too long hears why it is closed.
+    /// Says why a client that took too long is closed.
     pub(super) fn late(&mut self) {
         if self.is_somebody() {
             self.answers.error("ERR", "the rest of this command did not arrive in time");
@@ -180,19 +183,19 @@ impl Session {
         }
         let commands = std::mem::take(&mut self.batch);
         self.batch.reserve(commands.len());
-        let (app, answers) = (&self.app, &mut self.answers);
+        let (app, answers) = (&self.sales.app, &mut self.answers);
         let answer = |is_claim, reply: Result<Reply, Problem>| match reply {
             Ok(Reply::Claim(outcome)) if is_claim => answers.wish(&outcome),
             Ok(Reply::Claim(outcome)) => answers.claim(&outcome),
             Ok(Reply::Settlement(outcome)) => answers.settlement(&outcome),
             Ok(other) => unreachable!("asked about a claim, answered {other:?}"),
             Err(problem) => match Wrong::from(&problem) {
-                // Checked before the engine was asked: a refusal like those of the rules.
+                // A check refused it before the engine was asked. The client sees a refusal like any other.
                 Wrong("ERR", _) => answers.refused(problem.code()),
                 Wrong(word, sentence) => answers.error(word, &sentence),
             },
         };
-        // In a box: it has room for every engine, and most connections wait for their client.
+        // Boxed, because this future is large, and most connections only wait for their client.
         Box::pin(app.decide_many(commands, &self.origin, answer)).await;
     }
 
@@ -242,8 +245,9 @@ impl Session {
         })
     }
 
-    /// There are no transactions. Clients send them in one piece, and throw all answers away when
-    /// the first is an error: so nothing in between is done, either.
+    /// Refuses transactions. A client sends one in one piece and ignores all answers if the first is an
+    /// error. So we refuse every command up to `EXEC`, or things would be done that the client knows
+    /// nothing of.
     fn transaction(&mut self, words: Words<'_>) -> Option<Wrong> {
         if words.is(0, "MULTI") {
             self.in_transaction = true;
@@ -256,9 +260,9 @@ impl Session {
         self.in_transaction.then(|| Wrong::no_transactions("ERR"))
     }
 
-    /// A token that ended while its connection was idle ends what it allowed.
+    /// Signs the client out if its token has expired.
     pub(super) fn look_at_clock(&mut self) {
-        if self.access.is_somebody() && self.access.is_over(self.app.now()) {
+        if self.access.is_somebody() && self.access.is_over(self.sales.app.now()) {
             self.access = Access::Nobody;
         }
     }
@@ -279,14 +283,14 @@ impl Session {
                 Wrong::syntax(format!("quantity must be a whole number from 1 to {}", u32::MAX))
             })?,
         };
-        // One that is empty would silently be none, and a retry a second claim. It can be left
-        // empty only to give an identity behind it.
+        // An empty request id is refused: taken as none, a retry would be a second claim. It may be
+        // empty only if an identity follows.
         let request = match words.get(4) {
             Some([]) if words.optional(5).is_some() => None,
             word => word.map(|word| id("request-id", Some(word), RequestId::new)),
         };
         let identity = match (&self.access, words.optional(5)) {
-            // Who a buyer really is, the shop has said in their token.
+            // The identity of a buyer is in their token; what they say here does not count.
             (Access::Buyer(who), _) => who.identity.clone(),
             (_, None) => None,
             (_, word) => Some(id("identity", word, Identity::new)?),
@@ -319,16 +323,16 @@ impl Session {
         })
     }
 
-    /// The sale named by the first word behind the command; `current` is the current one.
+    /// The sale named by the first argument; `current` is the current one.
     fn sale(&mut self, words: Words<'_>) -> Option<PoolId> {
-        // A crowd names the same one again and again.
+        // Most clients name the same sale again and again; the word is parsed once.
         let (word, known) = (words.get(1)?, &mut self.last_sale);
         if let Some((_, sale)) = known.as_ref().filter(|(text, _)| **text == *word) {
             return Some(*sale);
         }
         match parsed(Some(word)) {
             Some(sale) => Some(known.insert((word.into(), sale)).1),
-            None => words.is(1, CURRENT).then(|| self.app.current_sale()).flatten(),
+            None => words.is(1, CURRENT).then(|| self.sales.current()).flatten(),
         }
     }
 
@@ -383,32 +387,32 @@ impl Session {
             return Ok(());
         };
         let pay = PayRequest { order, payment, amount: Cents::new(amount) };
-        let outcome = payments::settle(&self.app, &self.origin, pay).await;
+        let outcome = payments::settle(&self.sales, &self.origin, pay).await;
         self.answers.settlement(&outcome.map_err(|problem| Wrong::from(&problem))?);
         Ok(())
     }
 
     async fn pool(&mut self, words: Words<'_>) -> Result<(), Wrong> {
         let pool = match self.sale(words) {
-            Some(id) => self.app.answer(self.app.engine.pool(id)).await,
+            Some(id) => self.sales.app.answer(self.sales.app.engine.pool(id)).await,
             None => Ok(None),
         };
         let is_sale = |pool: &PoolView| pool.terms.kind == Kind::Sale && !pool.cleared;
         match pool.map_err(|problem| Wrong::from(&problem))?.filter(is_sale) {
             None => self.answers.null(),
             Some(pool) => {
-                let view = serde_json::to_value(SaleView::of(&pool, self.app.now()));
+                let view = serde_json::to_value(SaleView::of(&pool, self.sales.app.now()));
                 self.answers.json(&view.expect("a sale is JSON"));
             }
         }
         Ok(())
     }
 
-    /// A claim as it is; whoever may not see it hears that there is none.
+    /// Shows a claim. A client that may not see it is told that there is none.
     async fn show(&mut self, words: Words<'_>) -> Result<(), Wrong> {
         let claim = match parsed(words.get(1)) {
             Some(id) => {
-                claims::find(&self.app, id).await.map_err(|problem| Wrong::from(&problem))?
+                claims::find(&self.sales.app, id).await.map_err(|problem| Wrong::from(&problem))?
             }
             None => None,
         };
@@ -423,8 +427,8 @@ impl Session {
     }
 
     fn sign_in(&mut self, said: &[u8]) -> Result<(), Wrong> {
-        let (app, resp) = (&self.app, &self.app.config.resp);
-        match Access::of(said, resp.password.as_ref(), &app.tokens, app.now()) {
+        let (app, password) = (&self.sales.app, &self.settings.password);
+        match Access::of(said, password.as_ref(), &app.tokens, app.now()) {
             Ok(access) => {
                 self.access = access;
                 self.failed_sign_ins = 0;
@@ -509,7 +513,7 @@ impl Session {
                 self.set_name(name)?;
                 self.answers.simple("OK");
             }
-            // Which library it is, and hints about caches there are none of.
+            // Clients send these by themselves. There is nothing to do, and an error would stop some.
             (b"SETINFO" | b"NO-EVICT" | b"NO-TOUCH", Some(_)) => self.answers.simple("OK"),
             (b"INFO" | b"LIST", None) => {
                 let line = format!("id={} name={} db=0\n", self.id, self.name);
@@ -524,7 +528,7 @@ impl Session {
         Ok(())
     }
 
-    /// What clients ask about the commands, to complete and to route them. None has keys.
+    /// `COMMAND`: clients use it to complete and to route commands. None of ours has keys.
     fn command(&mut self, words: Words<'_>) {
         let named = |from| -> Vec<Option<&'static Spec>> {
             (from..words.frame.len()).map(|place| words.get(place).and_then(spec::find)).collect()
@@ -557,7 +561,7 @@ impl Session {
         }
     }
 
-    /// What `redis-benchmark` prints about the server it measured.
+    /// `CONFIG GET`: `redis-benchmark` prints these settings.
     fn config(&mut self, words: Words<'_>) -> Result<(), Wrong> {
         if !words.is(1, "GET") {
             return Err(Wrong::syntax(
@@ -567,8 +571,8 @@ impl Session {
         let known = [("save", ""), ("appendonly", "yes"), ("appendfsync", "always")];
         let asked =
             |(name, _): &&(&str, &str)| (2..words.frame.len()).any(|place| words.is(place, name));
-        // Every claim is durable before it is answered, on the engine of this process.
-        let durable = !self.app.engine.is_shared();
+        // Only the embedded engine is known to sync every claim before the answer.
+        let durable = !self.sales.app.engine.is_shared();
         let told: Vec<_> = known.iter().filter(|_| durable).filter(asked).collect();
         self.answers.map(told.len());
         for (name, value) in told {
@@ -585,14 +589,14 @@ impl Session {
              process_id:{}\r\n\r\n# Replication\r\nrole:master\r\n\r\n# Persistence\r\nloading:0\r\n\
              \r\n# Engine\r\nup:{}\r\nwaiting:{}\r\n",
             std::process::id(),
-            u8::from(self.app.engine.trouble().is_none()),
-            self.app.engine.queue_depth(),
+            u8::from(self.sales.app.engine.trouble().is_none()),
+            self.sales.app.engine.queue_depth(),
         )
     }
 }
 
-/// One entry of `COMMAND DOCS`, which `redis-cli` makes its hints and its `help` of. It insists on
-/// flags that are simple strings.
+/// One entry of `COMMAND DOCS`, from which `redis-cli` makes its hints and its `help`. The flags must be
+/// simple strings, or it refuses them.
 fn docs(spec: &Spec, answers: &mut Answers) {
     answers.map(4);
     let texts =

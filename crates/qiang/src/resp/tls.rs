@@ -12,7 +12,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, ServerConfig, crypto};
 use tokio_rustls::server::TlsStream;
 
-use crate::config;
+use qiang_app::config;
 
 /// What every handshake begins with.
 const HANDSHAKE: u8 = 0x16;

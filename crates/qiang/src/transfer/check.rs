@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use qiang_core::{
     Cents, Claim, Flow, Kind, LimitBy, MAX_UNITS, PaymentId, PoolChange, PoolId, PoolState,
-    Reclaim, RefundReason, State, Supply, Terms, Timestamp,
+    Reclaim, RefundReason, ReleaseReason, State, Supply, Terms, Timestamp,
 };
 use qiang_engine::redis::PoolRecord;
 
@@ -19,8 +19,8 @@ const CLOCKS_DIFFER_MS: u64 = 3_600_000;
 /// The most an order can cost, and so the most that can be owed back.
 const MOST_CENTS: i64 = Cents::MAX_PRICE.get() * MAX_UNITS as i64;
 
-/// A claim is granted, ordered, and paid or released.
-const MOST_VERSIONS: u32 = 3;
+/// A claim is granted, ordered, paid and revoked.
+const MOST_VERSIONS: u32 = 4;
 
 /// A sale of a file.
 #[derive(Debug, Default)]
@@ -376,7 +376,7 @@ fn check_state(claim: &Claim, terms: &Terms) -> Result<(), String> {
         (State::Held, Flow::Hold { .. }) => claim.pay_by.is_none(),
         (State::Ordered, Flow::Hold { .. } | Flow::Order { .. }) => claim.pay_by.is_some(),
         (State::Released, Flow::Hold { .. }) => true,
-        (State::Released, Flow::Order { .. }) => claim.pay_by.is_some(),
+        (State::Released, Flow::Order { .. }) => claim.pay_by.is_some() || regranted,
         (State::Paid, _) => true,
         (State::Held | State::Ordered | State::Released, _) => false,
     };
@@ -384,15 +384,17 @@ fn check_state(claim: &Claim, terms: &Terms) -> Result<(), String> {
     if claim.state == State::Ordered && costs_nothing {
         return Err("an order that costs nothing is paid as it is placed".into());
     }
-    if !flow_knows || (regranted && claim.state != State::Paid) {
+    let revoked = claim.reason == Some(ReleaseReason::Revoked);
+    if !flow_knows || (regranted && claim.state != State::Paid && !revoked) {
         return Err(format!("it cannot be {} in this sale", claim.state.as_str()));
     }
     let is_paid = claim.state == State::Paid;
-    let needs_payment = is_paid && terms.flow != Flow::Instant && claim.amount() > Cents::ZERO;
+    let cost = terms.flow != Flow::Instant && claim.amount() > Cents::ZERO;
+    let needs_payment = revoked || (is_paid && cost);
     if needs_payment && claim.payment.is_none() {
         return Err("it is paid, and does not say by what".into());
     }
-    if claim.payment.is_some() && !is_paid {
+    if claim.payment.is_some() && !(is_paid || revoked) {
         return Err("it has a payment, and is not paid".into());
     }
     if claim.reason.is_some() != (claim.state == State::Released) {

@@ -10,7 +10,7 @@ use qiang_core::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::http::json_time;
+use qiang_app::json_time;
 
 /// What a line can say.
 #[derive(Debug, Serialize, Deserialize)]
@@ -116,6 +116,9 @@ pub(super) struct ClaimLine {
     payment: Option<String>,
     replaces: Option<u32>,
     reason: Option<String>,
+    /// When the money of a revoked claim was sent back.
+    #[serde(default, with = "json_time::option", skip_serializing_if = "Option::is_none")]
+    settled_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -154,11 +157,12 @@ impl Line {
         })
     }
 
-    /// The line of an event; `settled_at` is of a refund that was sent.
+    /// The line of an event; `settled_at` is of a refund that was sent, or of one that follows from a
+    /// revoked claim.
     pub(super) fn of(event: &Event, settled_at: Option<Timestamp>) -> Self {
         match event {
             Event::Pool(state) => Self::Sale { sale: SaleLine::of(state) },
-            Event::Claim(claim) => Self::Claim { claim: ClaimLine::of(claim) },
+            Event::Claim(claim) => Self::Claim { claim: ClaimLine::of(claim, settled_at) },
             Event::Refund(refund) => Self::Refund {
                 refund: RefundLine {
                     order: refund.order.to_string(),
@@ -176,6 +180,7 @@ impl Line {
     pub(super) fn settled_at(&self) -> Option<Timestamp> {
         match self {
             Self::Refund { refund } => refund.settled_at,
+            Self::Claim { claim } => claim.settled_at,
             _ => None,
         }
     }
@@ -321,7 +326,7 @@ impl TermsLine {
 }
 
 impl ClaimLine {
-    fn of(claim: &Claim) -> Self {
+    fn of(claim: &Claim, settled_at: Option<Timestamp>) -> Self {
         Self {
             kind: kind_word(claim.kind),
             id: claim.id.to_string(),
@@ -340,6 +345,7 @@ impl ClaimLine {
             payment: claim.payment.as_ref().map(ToString::to_string),
             replaces: claim.replaces,
             reason: claim.reason.map(|reason| reason.as_str().into()),
+            settled_at,
         }
     }
 

@@ -2,7 +2,7 @@
 //! each is a 4xx with a code, and nothing changes.
 
 use axum::http::Method;
-use qiang::token::Role;
+use qiang_app::token::Role;
 use serde_json::{Value, json};
 
 use crate::raw;

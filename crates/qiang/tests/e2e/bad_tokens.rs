@@ -5,7 +5,7 @@ use axum::http::Method;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, Mac as _};
-use qiang::token::Role;
+use qiang_app::token::Role;
 use serde_json::{Value, json};
 use sha2::{Sha256, Sha512};
 

@@ -2,7 +2,7 @@
 //! on it come to harm, and who is to be cut off is told.
 
 use bytes::Bytes;
-use qiang::token::Role;
+use qiang_app::token::Role;
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 

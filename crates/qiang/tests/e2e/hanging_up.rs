@@ -1,6 +1,6 @@
 //! Clients that leave: what the server accepted is decided all the same.
 
-use qiang::token::Role;
+use qiang_app::token::Role;
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 

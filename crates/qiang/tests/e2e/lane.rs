@@ -1,7 +1,7 @@
 //! The fast lane for claims answers as the general server does, byte by byte but for the date,
 //! and hands over whatever is none of its business.
 
-use qiang::token::Role;
+use qiang_app::token::Role;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -70,18 +70,29 @@ fn post(path: &str, headers: &[&str], body: &str) -> String {
 async fn both_ways_give_the_same_answers() {
     let shop = Shop::open().await;
     let terms = json!({"limit_per_user": 3, "flow": "hold", "hold_secs": 60, "pay_secs": 60});
-    let sales = [shop.sale(6, terms.clone()).await, shop.sale(6, terms).await];
+    let sales = [shop.sale(9, terms.clone()).await, shop.sale(9, terms).await];
     let later = json!({"opens_at": "2027-01-15T09:00:00Z"});
     let scheduled = [shop.sale(6, later.clone()).await, shop.sale(6, later).await];
     let ann = format!("authorization: Bearer {}", shop.token("ann", Role::Buyer, None));
     let bob = format!("Authorization: {}", shop.token("bob", Role::Buyer, None));
     let cyd = format!("AUTHORIZATION: bearer {}", shop.token("cyd", Role::Buyer, None));
     let forged = format!("{}x", ann.trim_end());
+    let dan = format!("cookie: a=b; {}", shop.cookie("dan"));
+    let (ours, theirs) = ("Sec-Fetch-Site: same-origin", "sec-fetch-site: cross-site");
     let json = "content-type: application/json";
     let zh = "accept-language: zh-CN,en;q=0.5";
     let one = "idempotency-key: one";
     let requests: &[(&[&str], &str)] = &[
         (&[&ann], ""),
+        (&[&dan], ""),
+        (&[&dan, theirs], ""),
+        (&[&dan, ours], ""),
+        (&[&dan, ours, json], r#"{"quantity":2}"#),
+        (&[&dan, &dan, ours], ""),
+        (&[&dan, &ann, theirs], ""),
+        (&["cookie: qiang_session=x.y.z", ours], ""),
+        (&["cookie: qiang_session=", ours], ""),
+        (&["cookie: other=1", ours], ""),
         (&[&ann, json], "{}"),
         (&[&ann, json], r#"{"quantity":2}"#),
         (&[&ann, json, zh], r#"{"quantity":2}"#),
@@ -136,7 +147,7 @@ async fn both_ways_give_the_same_answers() {
         }
     }
     let seen: Vec<&str> = seen.iter().filter_map(|status| status.get(9..12)).collect();
-    assert_eq!(seen, ["200", "201", "400", "401", "409", "410", "415", "422", "425"]);
+    assert_eq!(seen, ["200", "201", "400", "401", "403", "409", "410", "415", "422", "425"]);
     shop.audit().await;
 }
 

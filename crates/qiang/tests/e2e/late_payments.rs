@@ -103,8 +103,18 @@ async fn pay_and_expiry_meet_at_one_moment_and_one_of_them_wins() {
 
 #[tokio::test]
 async fn after_clearing_a_known_payment_is_repeated_and_an_unknown_one_goes_back() {
+    after_clearing(json!({ "id": "77" })).await;
+}
+
+/// The engine has forgotten the sale, and the records have not.
+#[tokio::test]
+async fn what_is_paid_for_a_forgotten_sale_is_repeated_or_goes_back_once() {
+    after_clearing(json!({})).await;
+}
+
+async fn after_clearing(id: Value) {
     let shop = Shop::open().await;
-    let sale = shop.sale(3, json!({})).await;
+    let sale = shop.sale(3, id).await;
     let paid = shop.buyer("ann").await.granted(&sale).await;
     let mut ben = shop.buyer("ben").await;
     let lapsed = ben.granted(&sale).await;
@@ -143,6 +153,8 @@ async fn after_clearing_a_known_payment_is_repeated_and_an_unknown_one_goes_back
     let shop = shop.restart(|_| ()).await;
     let again = shop.callback("p-ben", &lapsed, 9_900).await.ok(200);
     assert_eq!((&again["outcome"], &again["replayed"]), (&json!("refund_due"), &json!(true)));
+    shop.callback("p-ben", &lapsed, 9_901).await.problem(409, "payment_conflict");
+    shop.callback("p-ben", &paid, 9_900).await.problem(409, "payment_conflict");
     shop.audit().await;
 }
 

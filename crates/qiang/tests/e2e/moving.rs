@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::Command;
 
 use axum::http::Method;
-use qiang::secrets::Secrets;
-use qiang::signature;
+use qiang_app::secrets::Secrets;
 use qiang_engine::redis::hash_tag;
 use qiang_engine::{Clock as _, SystemClock};
+use qiang_sales::signature;
 use qiang_testkit::servers::{Redis, or_skip, redis, shared};
 use serde_json::{Value, json};
 

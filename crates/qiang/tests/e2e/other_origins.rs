@@ -1,7 +1,7 @@
 //! Pages of other origins call the API from a browser where the shop names them, and nowhere else.
 
 use axum::http::Method;
-use qiang::token::Role;
+use qiang_app::token::Role;
 use serde_json::json;
 
 use crate::shop::Shop;

@@ -70,12 +70,12 @@ async fn a_callback_is_believed_only_with_a_fresh_signature_over_its_very_bytes(
     let order = ann.granted(&sale).await;
     let before = shop.view(&sale).await;
     let body = json!({ "payment_id": "p", "order_id": order, "amount_cents": 9_900 }).to_string();
-    let key = &shop.server.app.callbacks;
+    let key = &shop.server.domains.sales.callbacks;
     let (stamp, signature) = key.sign(body.as_bytes(), shop.server.app.now());
     let cheaper = body.replace("9900", "9901");
     let flipped =
         signature.replace(&signature[10..11], if &signature[10..11] == "0" { "1" } else { "0" });
-    let stranger_key = qiang::signature::Key::new(&shop.secrets().jwt_key);
+    let stranger_key = qiang_sales::signature::Key::new(&shop.secrets().jwt_key);
     let (_, foreign) = stranger_key.sign(body.as_bytes(), shop.server.app.now());
     let later = (stamp.parse::<i64>().expect("seconds") + 1).to_string();
     for (stamp, signature, body) in [
@@ -246,7 +246,7 @@ async fn p21_a_payment_of_two_sales_is_left_to_a_person() {
 async fn the_audit_names_a_payment_of_two_sales_and_is_content() {
     let shop = Shop::open().await;
     let (first, later) = paid_twice(&shop).await;
-    let token = shop.token("auditor", qiang::token::Role::Admin, None);
+    let token = shop.token("auditor", qiang_app::token::Role::Admin, None);
     let url = shop.server.url();
     let ended = run(shop.folder(), &["audit", "--url", &url, "--token", &token]);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);

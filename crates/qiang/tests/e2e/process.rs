@@ -82,6 +82,16 @@ impl Process {
         Err(Ended { code: status.code(), stdout: String::new(), stderr: heard })
     }
 
+    /// Waits for a line that begins with a word, and gives the rest of it.
+    pub(crate) fn hear(&self, word: &str) -> String {
+        loop {
+            let line = self.rest.recv_timeout(PATIENCE).expect("it is said");
+            if let Some(rest) = line.trim().strip_prefix(word) {
+                return rest.trim().to_owned();
+            }
+        }
+    }
+
     /// Starts a server and kills it when it has said so many lines, or nothing yet.
     pub(crate) fn start_and_kill(command: &mut Command, lines: usize) {
         let mut child = Self::spawn(command.args(["serve", "--listen", "127.0.0.1:0"]));

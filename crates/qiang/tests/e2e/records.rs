@@ -46,7 +46,7 @@ fn tamper(shop: &Shop, sql: &str) {
 
 /// `qiang audit` against the shop.
 fn audit(shop: &Shop, args: &[&str]) -> Ended {
-    let token = shop.token("auditor", qiang::token::Role::Admin, None);
+    let token = shop.token("auditor", qiang_app::token::Role::Admin, None);
     let url = shop.server.url();
     run(shop.folder(), &[&["audit", "--url", &url, "--token", &token], args].concat())
 }

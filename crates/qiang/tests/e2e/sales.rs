@@ -86,12 +86,21 @@ async fn sales_are_listed_newest_first_in_pages() {
         sales.map(|sale| sale["id"].as_str().expect("an id").to_owned()).collect()
     };
     let all = answer.ok(200);
-    assert_eq!((ids(&all), all.get("next_skip")), (made.clone(), None));
-    let first = stranger.get("/sales?limit=2").await.ok(200);
-    assert_eq!((ids(&first), &first["next_skip"]), (made[..2].to_vec(), &json!(2)));
-    let last = stranger.get("/sales?skip=4&limit=2").await.ok(200);
-    assert_eq!((ids(&last), last.get("next_skip")), (made[4..].to_vec(), None));
-    for query in ["limit=0", "limit=101", "limit=x", "skip=-1", "page=2"] {
+    assert_eq!((ids(&all), all.get("next_before")), (made.clone(), None));
+    let (mut seen, mut path) = (Vec::new(), "/sales?limit=2".to_owned());
+    loop {
+        let page = stranger.get(&path).await.ok(200);
+        seen.extend(ids(&page));
+        let Some(next) = page["next_before"].as_str() else { break };
+        path = format!("/sales?limit=2&before={next}");
+        // One that comes meanwhile is on no later page, and one that goes takes no other with it.
+        shop.sale(1, json!({})).await;
+        let (mut admin, last) = (shop.admin().await, seen.last().expect("a page of two"));
+        admin.post(&format!("/sales/{last}/close"), Value::Null).await.ok(200);
+        admin.delete(&format!("/sales/{last}")).await.ok(200);
+    }
+    assert_eq!(seen, made);
+    for query in ["limit=0", "limit=101", "limit=x", "before=7", "before=1_0", "skip=1", "page=2"] {
         let path = format!("/sales?{query}");
         stranger.refused(Method::GET, &path, Value::Null, 422, "invalid_field").await;
     }
@@ -190,6 +199,61 @@ async fn p02_a_sale_is_cleared_when_it_is_over_and_recorded_and_its_id_is_never_
         ann.refused(method, &path, Value::Null, 410, "sale_cleared").await;
     }
     shop.audit().await;
+}
+
+/// Nothing of it stays in the engine, so that clearing many costs nothing; the records have it.
+#[tokio::test]
+async fn a_cleared_sale_whose_id_was_made_is_in_the_records_alone() {
+    let shop = Shop::open().await;
+    let (mut admin, mut ann) = (shop.admin().await, shop.buyer("ann").await);
+    let (sale, other) = (shop.sale(3, json!({})).await, shop.sale(3, json!({})).await);
+    let order = ann.granted(&sale).await;
+    ann.post(&format!("/orders/{order}/pay"), Value::Null).await.ok(200);
+    let path = format!("/sales/{sale}");
+    let closed = admin.post(&format!("{path}/close"), Value::Null).await.ok(200);
+    let cleared = admin.delete(&path).await.ok(200);
+    assert_eq!((&cleared["status"], &cleared["paid"]), (&json!("cleared"), &json!(1)));
+    let shop = shop.restart(|_| ()).await;
+    let (mut admin, mut ann) = (shop.admin().await, shop.buyer("ann").await);
+    let again = admin.delete(&path).await.ok(200);
+    assert_eq!((&again["status"], &again["stock"]), (&json!("cleared"), &json!(3)));
+    assert_eq!(again["created_at"], closed["created_at"]);
+    admin.refused(Method::GET, &path, Value::Null, 410, "sale_cleared").await;
+    let close = format!("{path}/close");
+    admin.refused(Method::POST, &close, Value::Null, 410, "sale_cleared").await;
+    let restock = format!("{path}/restock");
+    admin.refused(Method::POST, &restock, json!({ "units": 1 }), 410, "sale_cleared").await;
+    // A claim asks the engine and nobody else.
+    let claims = format!("{path}/claims");
+    ann.refused(Method::POST, &claims, json!({}), 404, "no_such_sale").await;
+    assert_eq!(ann.state(&order).await, "paid");
+    let kept = ann.get(&format!("/orders/{order}")).await.ok(200);
+    assert_eq!(kept["status"], "PAID");
+    for (method, path) in [
+        (Method::DELETE, format!("/claims/{order}")),
+        (Method::POST, format!("/claims/{order}/order")),
+        (Method::POST, format!("/orders/{order}/cancel")),
+    ] {
+        ann.refused(method, &path, Value::Null, 410, "sale_cleared").await;
+    }
+    let listed = admin.get("/sales").await.ok(200);
+    assert_eq!(listed["sales"].as_array().map(Vec::len), Some(1));
+    assert_eq!(listed["sales"][0]["id"], json!(other));
+    shop.audit().await;
+}
+
+/// Ids of that size are made by qiang, each once, so nobody may choose one.
+#[tokio::test]
+async fn an_id_that_qiang_makes_cannot_be_given_by_hand() {
+    let shop = Shop::open().await;
+    let mut admin = shop.admin().await;
+    let made = shop.sale(3, json!({})).await;
+    for id in [made.as_str(), "4611686018427387904", "9223372036854775807"] {
+        let body = changed(&terms_of(3), &json!({ "id": id }));
+        admin.refused(Method::POST, "/sales", body, 422, "invalid_field").await;
+    }
+    let body = changed(&terms_of(3), &json!({ "id": "4611686018427387903" }));
+    admin.post("/sales", body).await.ok(201);
 }
 
 #[tokio::test]

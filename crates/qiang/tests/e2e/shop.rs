@@ -6,12 +6,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::http::Method;
-use qiang::config::{Config, Sources};
-use qiang::secrets::Secrets;
+use qiang::config::Config;
 use qiang::server::Server;
-use qiang::token::{Principal, Role};
+use qiang_app::config::Sources;
+use qiang_app::secrets::Secrets;
+use qiang_app::session;
+use qiang_app::token::{Principal, Role};
 use qiang_core::{ClaimRequest, Command, Identity, Kind, Outcome, PoolId, Timestamp, UserId};
 use qiang_engine::ManualClock;
+use qiang_store::SignIn;
 use qiang_testkit::contract;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -103,6 +106,18 @@ impl Shop {
         self.server.app.tokens.mint(&who, START)
     }
 
+    /// The cookie of a buyer who is signed in to the pages.
+    pub(crate) fn cookie(&self, user: &str) -> String {
+        let who = Principal {
+            user: UserId::new(user).expect("a user id"),
+            role: Role::Buyer,
+            identity: None,
+            expires_at: START.plus_millis(TOKEN_TTL_MS),
+        };
+        let session = session::begin("s1".to_owned(), who, SignIn::Token, START);
+        format!("{}={}", session::COOKIE, self.server.app.sessions.cookie(&session, START))
+    }
+
     pub(crate) async fn buyer(&self, user: &str) -> Person {
         Person::arrive(self.address(), Some(self.token(user, Role::Buyer, None))).await
     }
@@ -174,7 +189,7 @@ impl Shop {
     /// Any body, with the provider's signature.
     pub(crate) async fn signed(&self, body: &str) -> Answer {
         let (timestamp, signature) =
-            self.server.app.callbacks.sign(body.as_bytes(), self.server.app.now());
+            self.server.domains.sales.callbacks.sign(body.as_bytes(), self.server.app.now());
         let headers = [("x-qiang-timestamp", &*timestamp), ("x-qiang-signature", &*signature)];
         let mut provider = self.stranger().await;
         provider.ask(Method::POST, "/api/v1/payments/callback", &headers, body.to_owned()).await

@@ -1,7 +1,7 @@
 //! Clients that dawdle: they are told so, or closed, and nobody else waits for them.
 
 use axum::http::Method;
-use qiang::token::Role;
+use qiang_app::token::Role;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 

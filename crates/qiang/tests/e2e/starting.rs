@@ -46,12 +46,12 @@ async fn used_folder() -> tempfile::TempDir {
     let config = crate::shop::config(folder.path(), &[]);
     let clock = std::sync::Arc::new(ManualClock::new(START));
     let server = qiang::server::Server::start(config, clock).await.expect("it starts");
-    let secrets = qiang::secrets::Secrets::load_or_create(folder.path()).expect("made");
-    let key = qiang::token::Key::new(&secrets.jwt_key);
+    let secrets = qiang_app::secrets::Secrets::load_or_create(folder.path()).expect("made");
+    let key = qiang_app::token::Key::new(&secrets.jwt_key);
     let token = key.mint(
-        &qiang::token::Principal {
+        &qiang_app::token::Principal {
             user: qiang_core::UserId::new("boss").expect("an id"),
-            role: qiang::token::Role::Admin,
+            role: qiang_app::token::Role::Admin,
             identity: None,
             expires_at: START.plus_millis(1_000_000),
         },

@@ -9,7 +9,7 @@ use axum::http::{HeaderName, HeaderValue, Method};
 use bytes::Bytes;
 use qiang::client::Client;
 use qiang::server::Server;
-use qiang::token::Role;
+use qiang_app::token::Role;
 use qiang_core::PoolId;
 use qiang_engine::SystemClock;
 use serde_json::{Value, json};

@@ -211,3 +211,46 @@ async fn a_new_database_adopts_the_sales_in_redis() {
     check(&[node.address], &first, 100, "ordered", &tales).await;
     anew.audit_ok();
 }
+
+/// Everything was lost, and one sale is held up while it is put back: the others sell again meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sale_that_is_back_does_not_wait_for_the_others() {
+    // Sales of one partition are put back together. With these ids the two are in different ones.
+    const HELD_UP: &str = "1";
+    const OTHER: &str = "2";
+    let Some((redis, shop)) = shop().await else { return };
+    let nodes = ["api", "worker"].map(|roles| shop.start(roles));
+    let door = nodes[0].address;
+    for id in [HELD_UP, OTHER] {
+        crowd::sale(door, 10, json!({ "id": id })).await;
+    }
+    recorded(door).await;
+    // Whoever wants to leave out numbers of this sale waits for whoever is about to write the same row.
+    let database = Database::open(shop.database()).await.expect("the records");
+    let mut busy = database.begin().await.expect("it begins");
+    let row = format!("redis_numbers/{HELD_UP}");
+    let hold = sql!("INSERT INTO settings (name, value) VALUES (?, ?)");
+    busy.execute(hold, &[row.as_str().into(), "0".into()]).await.expect("it is written");
+    redis.flush().expect("it runs");
+    std::thread::scope(|scope| {
+        let repair = scope.spawn(|| shop.audit(&["--repair"]));
+        tokio::task::block_in_place(|| {
+            tokio::runtime::Handle::current().block_on(async {
+                eventually("another sale is open again", async || {
+                    let told = Person::buyer(door, "ann").claim(OTHER, "k").await;
+                    matches!(told, Told::Granted(_))
+                })
+                .await;
+                assert!(!repair.is_finished(), "it waits for the sale that is held up");
+                drop(busy);
+            });
+        });
+        let ended = repair.join().expect("no panic");
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    });
+    eventually("the sale that was held up is open again", async || {
+        matches!(Person::buyer(door, "ann").claim(HELD_UP, "k").await, Told::Granted(_))
+    })
+    .await;
+    shop.audit_ok();
+}

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use qiang::secrets::Secret;
-use qiang::token::{Key, Principal, Role};
+use qiang_app::secrets::Secret;
+use qiang_app::token::{Key, Principal, Role};
 use qiang_core::UserId;
 use qiang_engine::{Clock as _, SystemClock};
 use qiang_sql::Dialect;
@@ -140,7 +140,7 @@ impl Shop {
 
     /// What the provider of payments puts into the headers of a message: its time and signature.
     pub(crate) fn signed(body: &str) -> [(&'static str, String); 2] {
-        let key = qiang::signature::Key::new(&Secret::new(CALLBACK_SECRET.as_bytes()));
+        let key = qiang_sales::signature::Key::new(&Secret::new(CALLBACK_SECRET.as_bytes()));
         let (at, signature) = key.sign(body.as_bytes(), SystemClock.now());
         [("x-qiang-timestamp", at), ("x-qiang-signature", signature)]
     }

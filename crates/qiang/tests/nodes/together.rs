@@ -55,6 +55,21 @@ async fn are_one_shop(shop: &Shop) {
     let orders = Person::buyer(doors[1], "late").get("/api/v1/orders").await.ok(200);
     assert_eq!(orders["orders"].as_array().map(Vec::len), Some(1), "{orders}");
 
+    // Each door shows the seconds of all four processes.
+    for door in doors {
+        eventually("a second has the samples of all processes", async || {
+            let shown = Person::admin(door).get("/api/v1/admin/samples").await.ok(200);
+            let samples = shown["samples"].as_array().cloned().unwrap_or_default();
+            samples.iter().any(|one| {
+                let stock = &one["sales"][0];
+                one["nodes"] == 4
+                    && stock["sale_id"] == sale.as_str()
+                    && !one["lag_events"].is_null()
+            })
+        })
+        .await;
+    }
+
     // What is current at one door soon is at the other.
     let body = json!({ "sale_id": sale });
     Person::admin(doors[0]).put("/api/v1/current-sale", body).await.ok(200);

@@ -1,5 +1,6 @@
 //! What the store promises, one file for each promise, on every database.
 
+mod accounts;
 mod damaged_rows;
 mod duplicates_and_reordering;
 mod fixtures;
@@ -8,6 +9,7 @@ mod leases;
 mod listings;
 mod mending;
 mod migrating;
+mod node_samples;
 mod opening;
 mod outages;
 mod packets;
@@ -15,5 +17,7 @@ mod payments_of_two_sales;
 mod positions;
 mod refunds_settle_once;
 mod round_trip;
+mod sale_pages;
 mod schema;
+mod sessions;
 mod settings;

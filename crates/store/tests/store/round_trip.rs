@@ -87,6 +87,7 @@ async fn all_claims_come_back_equal(on: Dialect) {
         ReleaseReason::Cancelled,
         ReleaseReason::HoldExpired,
         ReleaseReason::PayExpired,
+        ReleaseReason::Revoked,
     ];
     for (number, reason) in (10..).zip(reasons) {
         claims.push(released(&granted(&order, number, "f"), reason));

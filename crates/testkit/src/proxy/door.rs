@@ -51,8 +51,9 @@ pub(super) async fn keep(
                 let opened = open(&mut listener, own).await;
                 drop(done.send(opened));
             }
-            Happening::Came(Ok((client, _))) => {
-                relays.spawn(relay::run(client, upstream, Arc::clone(&doings)));
+            Happening::Came(Ok((client, from))) => {
+                let relay = relay::run(client, from.ip(), upstream, Arc::clone(&doings));
+                relays.spawn(relay);
             }
             // One who hung up before being let in; the next may be luckier.
             Happening::Came(Err(_)) => tokio::task::yield_now().await,

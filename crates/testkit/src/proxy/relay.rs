@@ -2,7 +2,7 @@
 //! the connection is cut.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -47,8 +47,13 @@ impl From<io::Error> for End {
     }
 }
 
-/// Serves one client.
-pub(super) async fn run(mut client: TcpStream, upstream: SocketAddr, doings: Arc<Doings>) {
+/// Serves one client, who comes from an address.
+pub(super) async fn run(
+    mut client: TcpStream,
+    address: IpAddr,
+    upstream: SocketAddr,
+    doings: Arc<Doings>,
+) {
     let rules = doings.rules.subscribe();
     let generation = rules.borrow().generation;
     let open = Open::new(Arc::clone(&doings));
@@ -60,8 +65,8 @@ pub(super) async fn run(mut client: TcpStream, upstream: SocketAddr, doings: Arc
     let both = async {
         prompt?;
         tokio::try_join!(
-            forward_requests(&mut from_client, &mut to_server, rules.clone(), &doings),
-            forward_replies(&mut from_server, &mut to_client, rules.clone(), &doings),
+            forward_requests(&mut from_client, &mut to_server, Told::new(&rules, address), &doings),
+            forward_replies(&mut from_server, &mut to_client, Told::new(&rules, address), &doings),
         )
     };
     let mut overtaken = rules.clone();
@@ -79,13 +84,13 @@ pub(super) async fn run(mut client: TcpStream, upstream: SocketAddr, doings: Arc
 async fn forward_requests(
     from: &mut ReadHalf<'_>,
     to: &mut WriteHalf<'_>,
-    mut rules: watch::Receiver<Rules>,
+    mut told: Told,
     doings: &Doings,
 ) -> Result<(), End> {
     let mut piece = vec![0; PIECE];
     loop {
         let length = from.read(&mut piece).await?;
-        hold_up(&mut rules, |rules| rules.requests).await?;
+        told.hold_up(|rules| rules.requests).await?;
         if length == 0 {
             return Ok(to.shutdown().await?);
         }
@@ -97,13 +102,13 @@ async fn forward_requests(
 async fn forward_replies(
     from: &mut ReadHalf<'_>,
     to: &mut WriteHalf<'_>,
-    mut rules: watch::Receiver<Rules>,
+    mut told: Told,
     doings: &Doings,
 ) -> Result<(), End> {
     let mut piece = vec![0; PIECE];
     loop {
         let length = from.read(&mut piece).await?;
-        hold_up(&mut rules, |rules| rules.replies).await?;
+        told.hold_up(|rules| rules.replies).await?;
         if length == 0 {
             return Ok(to.shutdown().await?);
         }
@@ -123,16 +128,27 @@ async fn forward_replies(
     }
 }
 
-/// Waits as long as the rules of one way want.
-async fn hold_up(
-    rules: &mut watch::Receiver<Rules>,
-    way: impl Fn(&Rules) -> Way,
-) -> Result<(), End> {
-    let delay = way(&rules.borrow()).delay;
-    if !delay.is_zero() {
-        tokio::time::sleep(delay).await;
+/// The rules, for a client with an address.
+struct Told {
+    rules: watch::Receiver<Rules>,
+    client: IpAddr,
+}
+
+impl Told {
+    fn new(rules: &watch::Receiver<Rules>, client: IpAddr) -> Self {
+        Self { rules: rules.clone(), client }
     }
-    // The rules end with the proxy.
-    rules.wait_for(|rules| !way(rules).paused).await.map_err(|_| End::Broken)?;
-    Ok(())
+
+    /// Waits as long as the rules of one way want.
+    async fn hold_up(&mut self, way: impl Fn(&Rules) -> Way) -> Result<(), End> {
+        let delay = way(&self.rules.borrow()).delay;
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        let client = self.client;
+        let passes = |rules: &Rules| !way(rules).paused && !rules.silenced.contains(&client);
+        // The rules end with the proxy.
+        self.rules.wait_for(passes).await.map_err(|_| End::Broken)?;
+        Ok(())
+    }
 }

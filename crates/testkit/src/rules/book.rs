@@ -54,7 +54,7 @@ impl Subject for OnBook {
     }
 
     async fn pools(&self, kind: Kind) -> Result<Vec<PoolView>, Infallible> {
-        Ok(self.book().newest(kind).map(Pool::view).collect())
+        Ok(self.book().newest(kind, None).map(Pool::view).collect())
     }
 
     async fn events(&self) -> Result<Vec<Event>, Infallible> {

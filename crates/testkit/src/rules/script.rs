@@ -7,6 +7,7 @@
 //! @150            -> #1 ann x1 @100 released pay_expired
 //! ann claims 2 req=a as=person in=2            quantity, request id, identity, pool: all optional
 //! ann grabs in=2                               the same from a packet
+//! pool m1: units=3    ann claims in=m1         a pool whose id was made by qiang; `m1-1` is a claim
 //! ann orders 1    shop orders 1                the number of a claim; `2-1` is one of pool 2
 //! ann gives up 1  shop cancels 1
 //! P1 pays 200 for 1    P1 returns 200 for 1    the second is for a cleared pool
@@ -243,6 +244,7 @@ impl Begin {
                 by: user(who),
                 reason: ReleaseReason::Cancelled,
             },
+            ["shop", "revokes", id] => Command::Revoke { claim: self.claim_id(id) },
             [payment, "pays", cents, "for", id] => Command::Pay(self.pay(payment, cents, id)),
             [payment, "returns", cents, "for", id] => Command::Refund(self.pay(payment, cents, id)),
             _ => panic!("not understood: {ask}"),
@@ -268,9 +270,13 @@ impl Begin {
     }
 
     fn pool_id(self, text: &str) -> PoolId {
+        let (made, text) = match text.strip_prefix('m') {
+            Some(text) => (PoolId::FIRST_MADE, text),
+            None => (0, text),
+        };
         let id: u64 = text.parse().expect("a pool's id");
         assert!(id < POOLS, "a script has fewer pools");
-        PoolId::new(self.pool + id).expect("positive")
+        PoolId::new(made + self.pool + id).expect("positive")
     }
 
     fn claim_id(self, text: &str) -> ClaimId {

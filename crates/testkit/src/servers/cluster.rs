@@ -14,8 +14,12 @@ use super::ports::free_port;
 use super::redis::{self, Redis};
 use super::resp::Value;
 
+mod links;
 mod roles;
 
+use links::Doors;
+
+pub use links::Links;
 pub use roles::Move;
 
 /// How many masters there are at first.
@@ -44,6 +48,8 @@ pub struct Options {
     pub replicas: Replicas,
     /// How long a node may be silent before it is thought to have failed.
     pub node_timeout: Duration,
+    /// Direct unless told otherwise.
+    pub links: Links,
 }
 
 impl Default for Options {
@@ -52,6 +58,7 @@ impl Default for Options {
             node: redis::Options::default(),
             replicas: Replicas::default(),
             node_timeout: Duration::from_millis(1_500),
+            links: Links::default(),
         }
     }
 }
@@ -59,6 +66,8 @@ impl Default for Options {
 /// A running cluster; gone, with its folders, once it is dropped.
 pub struct Cluster {
     nodes: Vec<Redis>,
+    /// Of each node, where it is reached; empty if at its own address.
+    doors: Vec<Doors>,
     password: Option<String>,
 }
 
@@ -69,17 +78,24 @@ impl Cluster {
             Replicas::None => MASTERS,
             Replicas::One => 2 * MASTERS,
         };
-        let started: Vec<Result<(Redis, u16)>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..count).map(|_| scope.spawn(|| start_node(options))).collect();
+        let started: Vec<Result<Started>> = std::thread::scope(|scope| {
+            let start = |index| scope.spawn(move || start_node(index, options));
+            let threads: Vec<_> = (0..count).map(start).collect();
             let join = |thread: std::thread::ScopedJoinHandle<'_, _>| match thread.join() {
                 Ok(started) => started,
                 Err(panic) => std::panic::resume_unwind(panic),
             };
             threads.into_iter().map(join).collect()
         });
-        let started = started.into_iter().collect::<Result<Vec<_>>>()?;
-        let (nodes, bus_ports): (Vec<Redis>, Vec<u16>) = started.into_iter().unzip();
-        let cluster = Self { nodes, password: options.node.password.clone() };
+        let password = options.node.password.clone();
+        let mut cluster = Self { nodes: Vec::new(), doors: Vec::new(), password };
+        let mut bus_ports = Vec::new();
+        for started in started {
+            let Started { node, bus, doors } = started?;
+            bus_ports.push(doors.as_ref().map_or(bus, |doors| doors.bus.port()));
+            cluster.nodes.push(node);
+            cluster.doors.extend(doors);
+        }
         cluster.introduce(&bus_ports)?;
         wait("all slots are served", START_LIMIT, || cluster.is_whole())?;
         Ok(cluster)
@@ -89,7 +105,7 @@ impl Cluster {
     pub fn url(&self) -> String {
         let user = self.password.as_ref().map(|password| format!(":{password}@"));
         let addresses: Vec<String> =
-            self.nodes[..MASTERS].iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+            (0..MASTERS).map(|index| format!("127.0.0.1:{}", self.announced(index))).collect();
         format!("redis-cluster://{}{}", user.unwrap_or_default(), addresses.join(","))
     }
 
@@ -156,7 +172,8 @@ impl Cluster {
         };
         let range = ranges.list().iter().find(holds).context("nobody serves the slot")?;
         let port = range.list().get(2).and_then(|master| master.list().get(1)?.integer());
-        let index = self.nodes.iter().position(|node| Some(i64::from(node.port())) == port);
+        let is_it = |index: &usize| Some(i64::from(self.announced(*index))) == port;
+        let index = (0..self.nodes.len()).find(is_it);
         index.with_context(|| format!("no node listens on {port:?}"))
     }
 
@@ -177,8 +194,8 @@ impl Cluster {
             }
         }
         for (index, node) in self.nodes.iter().enumerate() {
-            for (other, bus) in self.nodes.iter().zip(bus_ports).skip(index + 1) {
-                let (port, bus) = (other.port().to_string(), bus.to_string());
+            for (other, bus) in bus_ports.iter().enumerate().skip(index + 1) {
+                let (port, bus) = (self.announced(other).to_string(), bus.to_string());
                 node.command(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus])?;
             }
         }
@@ -220,9 +237,16 @@ impl Cluster {
     }
 }
 
-fn start_node(options: &Options) -> Result<(Redis, u16)> {
+/// A node that knows nobody yet.
+struct Started {
+    node: Redis,
+    bus: u16,
+    doors: Option<Doors>,
+}
+
+fn start_node(index: usize, options: &Options) -> Result<Started> {
     patiently(|| {
-        let bus = free_port()?;
+        let (port, bus) = (free_port()?, free_port()?);
         let timeout = options.node_timeout.as_millis().to_string();
         let node = options.node.clone().with("cluster-enabled", "yes");
         let node = node.with("cluster-port", bus.to_string()).with("cluster-node-timeout", timeout);
@@ -235,7 +259,13 @@ fn start_node(options: &Options) -> Result<(Redis, u16)> {
         if node.tls.is_some() {
             node = node.with("tls-cluster", "yes").with("tls-replication", "yes");
         }
-        Ok((Redis::start_at(free_port()?, &node)?, bus))
+        let mut doors = None;
+        if options.links == Links::Proxied {
+            let opened = Doors::open(port, bus)?;
+            node = opened.announce(index, node);
+            doors = Some(opened);
+        }
+        Ok(Started { node: Redis::start_at(port, &node)?, bus, doors })
     })
 }
 

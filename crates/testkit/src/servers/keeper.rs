@@ -33,9 +33,13 @@ const ATTEMPTS: usize = 5;
 /// killed PostgreSQL still has processes that are about to notice.
 const PASSING: [&str; 2] = ["Address already in use", "pre-existing shared memory block"];
 
-/// `$1`: the folder; `$2`: the signal that ends the server when there is nobody to give orders.
+/// The folder within a server's folder where a disk of its own is mounted, if it has one.
+pub(super) const DISK: &str = "disk";
+
+/// `$1`: the folder; `$2`: the signal that ends the server when there is nobody to give orders; `$3`: where
+/// a disk may be mounted.
 const KEEPER: &str = r#"
-folder=$1 last=$2 server=
+folder=$1 last=$2 disk=$1/$3 server=
 set --
 trap : HUP INT TERM PIPE
 ended() {
@@ -68,6 +72,9 @@ if [ "$server" ]; then
         tries=$((tries + 1))
     done
     slay
+fi
+if [ -d "$disk" ]; then
+    umount "$disk" || umount -l "$disk"
 fi
 rm -rf -- "$folder"
 "#;
@@ -145,6 +152,8 @@ struct Keeper {
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
     state: State,
+    /// The process that was started last.
+    pid: String,
 }
 
 impl Process {
@@ -156,12 +165,13 @@ impl Process {
             LastSignal::Quit => "QUIT",
         };
         let mut command = Command::new("sh");
-        command.args(["-c", KEEPER, "keeper"]).arg(&folder).arg(last).process_group(0);
+        command.args(["-c", KEEPER, "keeper"]).arg(&folder).args([last, DISK]).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().context("cannot run sh")?;
         let orders = child.stdin.take();
         let answers = BufReader::new(child.stdout.take().context("its output was piped")?);
-        let keeper = Mutex::new(Keeper { child, orders, answers, state: State::Down });
+        let keeper =
+            Mutex::new(Keeper { child, orders, answers, state: State::Down, pid: String::new() });
         Ok(Self { name, folder, keeper })
     }
 
@@ -171,6 +181,12 @@ impl Process {
 
     pub(super) fn state(&self) -> State {
         self.keeper().state
+    }
+
+    /// Whether it ended by itself since it was started.
+    pub(super) fn has_fallen(&self) -> bool {
+        let keeper = self.keeper();
+        keeper.state != State::Down && has_ended(&keeper.pid)
     }
 
     /// Runs a command that ends by itself and must succeed.
@@ -194,7 +210,7 @@ impl Process {
         let begin = fs::metadata(self.folder.join("log")).map_or(0, |log| log.len());
         keeper.hand_over(line)?;
         let pid = keeper.ask("start")?;
-        keeper.state = State::Running;
+        (keeper.state, keeper.pid) = (State::Running, pid.clone());
         for _ in 0..START_LIMIT.as_millis() / POLL.as_millis() {
             let log = self.log(begin);
             if log.contains(ready) {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::certificates::Identity;
+use super::disk::Disk;
 use super::keeper::{LastSignal, Line, Process, patiently};
 use super::ports::free_port;
 use super::program::{MARIADB, MARIADB_INSTALL};
@@ -43,6 +44,8 @@ pub struct Options {
     pub flush: Flush,
     /// The folder its folder goes to; the one for temporary files unless told otherwise.
     pub base: PathBuf,
+    /// Keeps its data on a disk of its own of so many megabytes, if told to.
+    pub disk_megabytes: Option<u32>,
     /// Takes connections with TLS, too, if it has a certificate.
     pub tls: Option<Identity>,
     /// More options: name and value.
@@ -52,7 +55,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let (flush, base) = (Flush::default(), std::env::temp_dir());
-        Self { flush, base, tls: None, settings: Vec::new() }
+        Self { flush, base, disk_megabytes: None, tls: None, settings: Vec::new() }
     }
 }
 
@@ -61,6 +64,7 @@ impl Default for Options {
 pub struct Mariadb {
     port: u16,
     line: Line,
+    disk: Option<Disk>,
     process: Process,
 }
 
@@ -71,7 +75,9 @@ impl Mariadb {
         patiently(|| {
             let port = free_port()?;
             let process = Process::new("mariadb", &options.base, LastSignal::Kill)?;
-            let data = process.folder().join("data");
+            let disk = options.disk_megabytes.map(|megabytes| Disk::mount(&process, megabytes));
+            let disk = disk.transpose()?;
+            let data = disk.as_ref().map_or(process.folder(), Disk::folder).join("data");
             let first = process.folder().join("first.sql");
             fs::write(&first, "CREATE DATABASE IF NOT EXISTS qiang;\n")?;
             let common = |line: Line| {
@@ -98,7 +104,7 @@ impl Mariadb {
             line =
                 line.args(options.settings.iter().map(|(name, value)| format!("--{name}={value}")));
             process.start(&line, READY)?;
-            Ok(Self { port, line, process })
+            Ok(Self { port, line, disk, process })
         })
     }
 
@@ -131,6 +137,16 @@ impl Mariadb {
     /// Lets it go on after [`Mariadb::pause`].
     pub fn resume(&self) -> Result<()> {
         self.process.resume()
+    }
+
+    /// The disk of its own, if it has one.
+    pub fn disk(&self) -> Option<&Disk> {
+        self.disk.as_ref()
+    }
+
+    /// Whether it ended by itself, and was not started again since.
+    pub fn has_fallen(&self) -> bool {
+        self.process.has_fallen()
     }
 
     /// What its log says.

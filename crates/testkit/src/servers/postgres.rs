@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use super::certificates::Identity;
+use super::disk::Disk;
 use super::keeper::{LastSignal, Line, Process, patiently};
 use super::ports::free_port;
 use super::program::POSTGRES;
@@ -35,6 +36,8 @@ pub struct Options {
     pub fsync: Fsync,
     /// The folder its folder goes to; the one for temporary files unless told otherwise.
     pub base: PathBuf,
+    /// Keeps its data on a disk of its own of so many megabytes, if told to.
+    pub disk_megabytes: Option<u32>,
     /// Takes connections with TLS, too, if it has a certificate.
     pub tls: Option<Identity>,
     /// More options: name and value.
@@ -44,7 +47,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let (fsync, base) = (Fsync::default(), std::env::temp_dir());
-        Self { fsync, base, tls: None, settings: Vec::new() }
+        Self { fsync, base, disk_megabytes: None, tls: None, settings: Vec::new() }
     }
 }
 
@@ -52,7 +55,9 @@ impl Default for Options {
 /// trusted; the superuser is `postgres`.
 pub struct Postgres {
     port: u16,
+    data: PathBuf,
     line: Line,
+    disk: Option<Disk>,
     process: Process,
 }
 
@@ -68,7 +73,9 @@ impl Postgres {
         patiently(|| {
             let port = free_port()?;
             let process = Process::new("postgres", &options.base, LastSignal::Quit)?;
-            let data = process.folder().join("data");
+            let disk = options.disk_megabytes.map(|megabytes| Disk::mount(&process, megabytes));
+            let disk = disk.transpose()?;
+            let data = disk.as_ref().map_or(process.folder(), Disk::folder).join("data");
             fs::create_dir(&data)?;
             if let Some(user) = &user {
                 chown(&data, Some(user.uid), Some(user.gid))?;
@@ -92,7 +99,7 @@ impl Postgres {
             }
             let line = be(line);
             process.start(&line, READY)?;
-            Ok(Self { port, line, process })
+            Ok(Self { port, data, line, disk, process })
         })
     }
 
@@ -108,7 +115,7 @@ impl Postgres {
 
     /// Lets in only those who come with TLS, from the next connection on.
     pub fn allow_only_tls(&self) -> Result<()> {
-        let rules = self.process.folder().join("data/pg_hba.conf");
+        let rules = self.data.join("pg_hba.conf");
         fs::write(rules, "hostssl all all all trust\n")?;
         // It reads its rules again when it starts.
         self.restart()
@@ -133,6 +140,16 @@ impl Postgres {
     /// Lets it go on after [`Postgres::pause`].
     pub fn resume(&self) -> Result<()> {
         self.process.resume()
+    }
+
+    /// The disk of its own, if it has one.
+    pub fn disk(&self) -> Option<&Disk> {
+        self.disk.as_ref()
+    }
+
+    /// Whether it ended by itself, and was not started again since.
+    pub fn has_fallen(&self) -> bool {
+        self.process.has_fallen()
     }
 
     /// What its log says.

@@ -72,6 +72,15 @@ pub const K6: Program =
 /// wrk, a load generator for HTTP.
 pub const WRK: Program = Program { name: "wrk", source: Source::Debian("wrk"), places: &[] };
 
+/// A browser, and what drives it.
+pub const CHROMEDRIVER: Program =
+    Program { name: "chromedriver", source: Source::Debian("chromium-driver"), places: &[] };
+/// Looks for what keeps people from using a page.
+pub const AXE: Program = Program {
+    name: "node_modules/axe-core/axe.min.js",
+    source: Source::Node(Tools { folder: "axe-core-4.14.0", packages: &["axe-core@4.14.0"] }),
+    places: &["axe-core-4.14.0"],
+};
 /// What runs JavaScript.
 pub const NODE: Program = Program { name: "node", source: Source::Debian("nodejs"), places: &[] };
 /// The client of Redis for Python; its folder's parent is for `PYTHONPATH`.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use super::certificates::Identity;
+use super::disk::Disk;
 use super::keeper::{LastSignal, Line, Process, State, patiently};
 use super::or_skip;
 use super::ports::free_port;
@@ -78,6 +79,8 @@ pub struct Options {
     pub password: Option<String>,
     /// The folder its folder goes to; the one for temporary files unless told otherwise.
     pub base: PathBuf,
+    /// Keeps its files on a disk of its own of so many megabytes, if told to.
+    pub disk_megabytes: Option<u32>,
     /// Listens with TLS, too, at another port, if it has a certificate.
     pub tls: Option<Identity>,
     /// More lines of its configuration: name and value.
@@ -91,6 +94,7 @@ impl Default for Options {
             durability: Durability::default(),
             password: None,
             base: std::env::temp_dir(),
+            disk_megabytes: None,
             tls: None,
             settings: Vec::new(),
         }
@@ -113,6 +117,7 @@ pub struct Redis {
     password: Option<String>,
     line: Line,
     checker: PathBuf,
+    disk: Option<Disk>,
     process: Process,
 }
 
@@ -137,7 +142,9 @@ impl Redis {
         let mut line = Line::new(path).args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
         line = line.args(["--save", "", "--auto-aof-rewrite-percentage", "0"]);
         line = line.args(["--enable-debug-command", "local"]).args(options.durability.config());
-        line = line.arg("--dir").arg(process.folder());
+        let disk = options.disk_megabytes.map(|megabytes| Disk::mount(&process, megabytes));
+        let disk = disk.transpose()?;
+        line = line.arg("--dir").arg(disk.as_ref().map_or(process.folder(), Disk::folder));
         if let Some(password) = &options.password {
             line = line.args(["--requirepass", password, "--masterauth", password]);
         }
@@ -153,7 +160,8 @@ impl Redis {
             line = line.arg(format!("--{name}")).arg(value);
         }
         process.start(&line, READY)?;
-        Ok(Self { port, tls_port, password: options.password.clone(), line, checker, process })
+        let password = options.password.clone();
+        Ok(Self { port, tls_port, password, line, checker, disk, process })
     }
 
     /// `redis://127.0.0.1:<port>`, with the password if there is one.
@@ -204,7 +212,8 @@ impl Redis {
 
     /// The file it appends to, if it has one.
     fn append_only_file(&self) -> Result<Option<PathBuf>> {
-        let folder = self.process.folder().join("appendonlydir");
+        let home = self.disk.as_ref().map_or(self.process.folder(), Disk::folder);
+        let folder = home.join("appendonlydir");
         if !folder.exists() {
             return Ok(None);
         }
@@ -230,6 +239,16 @@ impl Redis {
     /// What its log says.
     pub fn said(&self) -> String {
         self.process.said()
+    }
+
+    /// The disk of its own, if it has one.
+    pub fn disk(&self) -> Option<&Disk> {
+        self.disk.as_ref()
+    }
+
+    /// Whether it ended by itself, and was not started again since.
+    pub fn has_fallen(&self) -> bool {
+        self.process.has_fallen()
     }
 
     /// Whether it can answer: started, neither killed nor paused since.

@@ -116,19 +116,30 @@ impl Sentinels {
         Ok(promoted)
     }
 
-    /// Waits until so many replicas follow the master and have everything it has.
+    /// Waits until so many replicas follow the master and have everything it had when they were asked
+    /// first.
     pub fn wait_for_replicas(&self, count: usize) -> Result<()> {
+        let mut goal = None;
         wait("the replicas follow", PROMOTION_LIMIT, || {
-            let said = self.servers[self.master()?].command(&["INFO", "replication"])?.text();
+            let master = self.master()?;
+            let said = self.servers[master].command(&["INFO", "replication"])?.text();
             let end = said.lines().find_map(|line| line.strip_prefix("master_repl_offset:"));
-            let caught_up = format!(",state=online,offset={},", end.context("no offset")?.trim());
+            let end: u64 = end.context("no offset")?.trim().parse()?;
+            // What another master had says nothing about this one.
+            let reached = goal.filter(|(of, _)| *of == master).unwrap_or((master, end));
+            goal = Some(reached);
+            let (_, wanted) = reached;
             // One that has connected anew may be listed twice for a while.
             let ports: BTreeSet<&str> = said
                 .lines()
-                .filter_map(|line| line.split_once(&caught_up)?.0.rsplit_once("port="))
-                .map(|(_, port)| port)
+                .filter_map(|line| line.split_once(",state=online,offset="))
+                .filter(|(_, rest)| {
+                    let offset = rest.split(',').next().and_then(|offset| offset.parse().ok());
+                    offset.is_some_and(|offset: u64| offset >= wanted)
+                })
+                .filter_map(|(replica, _)| Some(replica.rsplit_once("port=")?.1))
                 .collect();
-            ensure!(ports.len() >= count, "{said}");
+            ensure!(ports.len() >= count, "{wanted} is to be reached: {said}");
             Ok(())
         })
     }

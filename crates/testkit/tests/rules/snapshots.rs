@@ -36,6 +36,7 @@ async fn rebuilt(script: &str, max: usize, between: &[&str]) -> (OnBook, Book) {
 }
 
 fn assert_same(subject: &OnBook, book: &Book) {
+    assert_eq!(book.len(), subject.book().len());
     for pool in subject.book().pools() {
         let again = book.pool(pool.view().id).expect("it is in the snapshot or behind it");
         assert_eq!(again.view(), pool.view());
@@ -105,4 +106,75 @@ async fn a_pool_cleared_within_a_part_is_cleared() {
         ).await;
         assert_same(&subject, &book);
     }
+}
+
+#[tokio::test]
+async fn a_pool_forgotten_between_two_parts_or_before_its_own_is_forgotten() {
+    const BEFORE: &str = "
+        pool 1: units=3
+        ann claims
+        pool m1: units=9 limit=9 flow=order(100)
+        ann claims in=m1
+        bob claims in=m1
+        cyd claims in=m1
+        dan claims in=m1
+        pool m2: units=3
+        ann claims in=m2
+    ";
+    const END: [&str; 4] =
+        ["P1 pays 100 for m1-4; P2 pays 100 for m1-3", "@100", "close in=m1", "clear in=m1"];
+    for max in 1..12 {
+        // What happens at once, and what happens before it.
+        for quiet in 0..8 {
+            let mut between = vec!["stock"; quiet];
+            between.extend(END);
+            between.extend(["pool m3: units=1", "bob claims in=m3", "bob claims in=m2"]);
+            let (subject, book) = rebuilt(BEFORE, max, &between).await;
+            assert_same(&subject, &book);
+            assert_eq!(book.len(), 3, "the other two, and one that came since");
+        }
+        let at_once = END.join(";");
+        let (subject, book) = rebuilt(BEFORE, max, &["stock", &at_once]).await;
+        assert_same(&subject, &book);
+        assert_eq!(book.len(), 2);
+    }
+}
+
+#[tokio::test]
+#[should_panic(expected = "are missing")]
+async fn events_of_a_made_pool_that_was_neither_opened_nor_cleared_are_no_book() {
+    let subject = OnBook::default();
+    let mut table = Table::new(&subject);
+    table.check("a pool", "\n pool m1: units=3 \n ann claims in=m1").await;
+    let mut book = Book::new(9);
+    subject.events_from(1).iter().for_each(|event| book.store(event));
+    book.settle();
+}
+
+/// Whoever goes on from a snapshot goes on at the time of the last decision, also if that was about a
+/// pool of which nothing is left.
+#[tokio::test]
+async fn a_snapshot_tells_when_the_last_pool_was_forgotten() {
+    let subject = OnBook::default();
+    let mut table = Table::new(&subject);
+    let script = "
+        pool 1: units=3
+        @70
+        pool m1: units=3
+        @80
+        close in=m1
+        clear in=m1 -> 0 of 3 left, cleared
+    ";
+    table.check("two pools", script).await;
+    let (mut events, mut cursor) = (Vec::new(), SnapshotCursor::default());
+    let mut log = |event: &Event| events.push(event.clone());
+    while !subject.book().snapshot(&mut cursor, 1, &mut log) {}
+    assert_eq!(events.iter().map(|event| event.at().millis()).max(), Some(80));
+    let mut book = Book::new(9);
+    events.iter().for_each(|event| book.store(event));
+    book.settle();
+    assert_eq!(book.len(), 1);
+    let (mut again, mut cursor) = (Vec::new(), SnapshotCursor::default());
+    while !book.snapshot(&mut cursor, 1, &mut |event| again.push(event.clone())) {}
+    assert_eq!(again, events, "and so does the next one");
 }

@@ -4,6 +4,8 @@
 //! its way. Of many who want a new one, one attempt is made, by a task of its own. They wait for
 //! it as long as it takes if the server was well before, and only [`SICK_PATIENCE`] if it was not:
 //! a server that hangs must not hold up whoever asks all servers.
+//!
+//! With a connection comes which server it leads to ([`ServerId`]), so that a call can say whom it asks.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -41,6 +43,39 @@ pub(super) struct Way {
     pub(super) tls: Option<Tls>,
     /// How long an answer may take.
     pub(super) patience: Duration,
+    /// What may be forgotten there that was answered.
+    pub(super) forgets: Forgets,
+}
+
+/// Whether a server may have forgotten what was answered when it has started again, or has taken another
+/// one's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Forgets {
+    /// Nothing that matters.
+    Nothing,
+    /// What its settings allow for.
+    AsSetUp,
+    /// What a replica had not received that took over.
+    AtFailovers,
+}
+
+/// Which server answers: another number after each of its starts. 0 if that is not known, or does not
+/// matter, because it forgets nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::redis) struct ServerId(u64);
+
+impl ServerId {
+    /// So many digits of what a server calls its run: a script can compare as many exactly.
+    const DIGITS: usize = 13;
+
+    fn read(info: &str) -> Option<Self> {
+        let run = info.lines().find_map(|line| line.strip_prefix("run_id:"))?;
+        u64::from_str_radix(run.get(..Self::DIGITS)?, 16).ok().map(Self)
+    }
+
+    pub(in crate::redis) fn number(self) -> i64 {
+        i64::try_from(self.0).expect("it has 52 bits")
+    }
 }
 
 impl fmt::Debug for Way {
@@ -57,19 +92,38 @@ struct Seat {
 
 #[derive(Debug, Default)]
 struct State {
-    kept: Option<Numbered>,
+    kept: Option<Kept>,
     /// The attempt that is under way.
-    attempt: Option<watch::Receiver<Option<Result<Numbered, Failure>>>>,
+    attempt: Option<watch::Receiver<Option<Result<Kept, Failure>>>>,
     /// Whether the last attempt failed, or the last question was not answered in time.
     is_sick: bool,
 }
 
-/// A connection, and a number that no other one of this process has.
-type Numbered = (u64, MultiplexedConnection);
+/// A connection.
+#[derive(Debug, Clone)]
+struct Kept {
+    /// No other one of this process has it.
+    number: u64,
+    server: ServerId,
+    connection: MultiplexedConnection,
+}
 
 impl Seat {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn send(&self, kept: Kept, pipe: &Pipeline) -> Result<Vec<Value>, Failure> {
+        let Kept { number, mut connection, .. } = kept;
+        let sent = connection.send_packed_commands(pipe, 0, pipe.len()).await;
+        sent.map_err(|error| {
+            let mut state = self.state();
+            if state.kept.as_ref().is_some_and(|kept| kept.number == number) {
+                state.kept = None;
+                state.is_sick |= error.is_timeout();
+            }
+            Failure::passing("Redis did not answer", Some(error), true)
+        })
     }
 }
 
@@ -81,22 +135,33 @@ impl Connections {
     /// Asks one server; an answer may be an error of the server.
     pub(super) async fn send(&self, node: &Node, pipe: &Pipeline) -> Result<Vec<Value>, Failure> {
         let seat = self.seat(node);
-        let (number, mut connection) = self.connected(node, &seat).await?;
-        let sent = connection.send_packed_commands(pipe, 0, pipe.len()).await;
-        sent.map_err(|error| {
-            let mut state = seat.state();
-            if state.kept.as_ref().is_some_and(|(kept, _)| *kept == number) {
-                state.kept = None;
-                state.is_sick |= error.is_timeout();
-            }
-            Failure::passing("Redis did not answer", Some(error), true)
-        })
+        let kept = self.connected(node, &seat).await?;
+        seat.send(kept, pipe).await
+    }
+
+    /// Asks one server what `pack` makes of who that is.
+    pub(super) async fn send_packed(
+        &self,
+        node: &Node,
+        pack: impl FnOnce(ServerId) -> Pipeline,
+    ) -> Result<(Pipeline, Vec<Value>), Failure> {
+        let seat = self.seat(node);
+        let kept = self.connected(node, &seat).await?;
+        let pipe = pack(kept.server);
+        let answers = seat.send(kept, &pipe).await?;
+        Ok((pipe, answers))
     }
 
     /// The number of the connection that is kept to a server.
     pub(super) fn number(&self, node: &Node) -> Option<u64> {
         let seats = self.seats.read().unwrap_or_else(PoisonError::into_inner);
-        seats.get(node)?.state().kept.as_ref().map(|(number, _)| *number)
+        seats.get(node)?.state().kept.as_ref().map(|kept| kept.number)
+    }
+
+    /// Which server the connection leads to that is kept to an address.
+    pub(super) fn server(&self, node: &Node) -> Option<ServerId> {
+        let seats = self.seats.read().unwrap_or_else(PoisonError::into_inner);
+        seats.get(node)?.state().kept.as_ref().map(|kept| kept.server)
     }
 
     /// Drops all connections, as if the network had.
@@ -125,7 +190,7 @@ impl Connections {
         Arc::clone(seats.entry(node.clone()).or_default())
     }
 
-    async fn connected(&self, node: &Node, seat: &Arc<Seat>) -> Result<Numbered, Failure> {
+    async fn connected(&self, node: &Node, seat: &Arc<Seat>) -> Result<Kept, Failure> {
         let (mut attempt, is_sick) = {
             let mut state = seat.state();
             if let Some(kept) = &state.kept {
@@ -151,14 +216,17 @@ impl Connections {
         &self,
         node: &Node,
         seat: Arc<Seat>,
-    ) -> watch::Receiver<Option<Result<Numbered, Failure>>> {
+    ) -> watch::Receiver<Option<Result<Kept, Failure>>> {
         let (to, made) = watch::channel(None);
         let (way, node) = (Arc::clone(&self.way), node.clone());
         tokio::spawn(async move {
             let ending = Ending(seat);
             static NEXT: AtomicU64 = AtomicU64::new(1);
             let connected = way.connect(&node).await;
-            let connected = connected.map(|new| (NEXT.fetch_add(1, Ordering::Relaxed), new));
+            let connected = connected.map(|(server, connection)| {
+                let number = NEXT.fetch_add(1, Ordering::Relaxed);
+                Kept { number, server, connection }
+            });
             let mut state = ending.0.state();
             state.is_sick = connected.is_err();
             state.kept = connected.as_ref().ok().cloned();
@@ -179,8 +247,11 @@ impl Drop for Ending {
     }
 }
 
+/// A connection that was made, and to whom.
+type Reached = (ServerId, MultiplexedConnection);
+
 impl Way {
-    async fn connect(&self, node: &Node) -> Result<MultiplexedConnection, Failure> {
+    async fn connect(&self, node: &Node) -> Result<Reached, Failure> {
         let shaking_hands = AtomicBool::new(false);
         let greeting = self.greet(node, &shaking_hands);
         let connected = tokio::time::timeout(CONNECT_TIMEOUT, greeting).await;
@@ -195,11 +266,7 @@ impl Way {
         })
     }
 
-    async fn greet(
-        &self,
-        node: &Node,
-        shaking_hands: &AtomicBool,
-    ) -> Result<MultiplexedConnection, Failure> {
+    async fn greet(&self, node: &Node, shaking_hands: &AtomicBool) -> Result<Reached, Failure> {
         let unreachable = |error: io::Error| Failure::unreachable(error.into());
         let stream = TcpStream::connect((&*node.host, node.port)).await.map_err(unreachable)?;
         stream.set_nodelay(true).map_err(unreachable)?;
@@ -214,7 +281,7 @@ impl Way {
         }
     }
 
-    async fn log_in<S>(&self, stream: S) -> Result<MultiplexedConnection, RedisError>
+    async fn log_in<S>(&self, stream: S) -> Result<Reached, RedisError>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -226,10 +293,66 @@ impl Way {
             info = info.set_password(password);
         }
         let config = AsyncConnectionConfig::new().set_response_timeout(Some(self.patience));
-        let (connection, driver) =
+        let (mut connection, driver) =
             MultiplexedConnection::new_with_config(&info, stream, config).await?;
         // It ends with the last handle to the connection.
         tokio::spawn(driver);
-        Ok(connection)
+        let server = match self.forgets {
+            Forgets::Nothing => None,
+            forgets => identify(&mut connection, forgets).await?,
+        };
+        Ok((server.unwrap_or_default(), connection))
+    }
+}
+
+/// Asks a server who it is, and how it keeps what it answers. It may not be allowed to say.
+async fn identify(
+    connection: &mut MultiplexedConnection,
+    forgets: Forgets,
+) -> Result<Option<ServerId>, RedisError> {
+    let info = match redis::cmd("INFO").query_async::<String>(connection).await {
+        Ok(info) => info,
+        Err(error) if error.code() == Some("NOPERM") => {
+            tracing::warn!(
+                "the user in engine.url may not ask for INFO: a server that has started again and \
+                 forgotten claims may give their numbers to others until that is noticed"
+            );
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    if forgets == Forgets::AsSetUp && keeps_everything(&info, connection).await {
+        return Ok(None);
+    }
+    Ok(ServerId::read(&info))
+}
+
+/// Whether a server has on its disk what it answers, and nobody could take its place who lacks something.
+async fn keeps_everything(info: &str, connection: &mut MultiplexedConnection) -> bool {
+    let says = |line: &str| info.lines().any(|said| said == line);
+    if !says("aof_enabled:1") || !says("role:master") || !says("connected_slaves:0") {
+        return false;
+    }
+    let mut ask = redis::cmd("CONFIG");
+    ask.arg("GET").arg("appendfsync");
+    // Whoever may not ask takes it for one that forgets.
+    let set: Result<Vec<String>, RedisError> = ask.query_async(connection).await;
+    set.is_ok_and(|set| set.get(1).is_some_and(|value| value == "always"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ServerId;
+
+    #[test]
+    fn a_server_is_known_by_its_run() {
+        let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:0123456789abcdef0123\r\n";
+        assert_eq!(ServerId::read(info).map(ServerId::number), Some(0x0_1234_5678_9abc));
+        assert_eq!(ServerId::read("# Server\r\nrun_id:\r\n"), None);
+        assert_eq!(ServerId::read(""), None);
+        assert_eq!(
+            ServerId::read("run_id:ffffffffffffffff").map(ServerId::number),
+            Some((1 << 52) - 1)
+        );
     }
 }

@@ -123,6 +123,10 @@ impl<'a> Part<'a> {
     fn add(&mut self, claim: &'a Claim) -> Option<()> {
         self.claims.push(claim);
         self.numbers = self.place_of(claim) + 1;
+        self.counted_payments += u32::from(claim.payment.is_some());
+        if let Some(replaced) = claim.replaces {
+            self.replaced.insert(replaced, claim.id.number);
+        }
         let units = match claim.state {
             State::Held => &mut self.held,
             State::Ordered => &mut self.ordered,
@@ -131,10 +135,6 @@ impl<'a> Part<'a> {
         };
         *units = units.checked_add(claim.quantity)?;
         self.held.checked_add(self.ordered)?.checked_add(self.paid)?;
-        self.counted_payments += u32::from(claim.payment.is_some());
-        if let Some(replaced) = claim.replaces {
-            self.replaced.insert(replaced, claim.id.number);
-        }
         Some(())
     }
 

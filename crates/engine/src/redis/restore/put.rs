@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use qiang_core::{PoolChange, Supply, Terms, Timestamp};
+use qiang_core::{PoolChange, PoolState, Supply, Terms, Timestamp, decide};
 use redis::{Cmd, Pipeline, cmd, from_redis_value};
 
 use super::super::cell::{Cell, CellId, Keys, PartitionKeys};
+use super::super::link::ServerId;
 use super::super::pack::Packer;
 use super::super::{FORMAT, PUT, SUSPEND, wire};
 use super::part::{Part, parts_of};
@@ -100,11 +101,32 @@ impl Restore<'_> {
     /// Makes Redis hold exactly this of a pool. Its partitions must be suspended. If more is taken
     /// than there is, nothing is left, and what comes back makes up for that first.
     pub async fn pool(&self, record: &PoolRecord) -> Result<(), RestoreError> {
-        let Some(terms) = record.terms() else { return Ok(()) };
+        let Some(last) = record.history.last() else { return Ok(()) };
+        let terms = &last.terms;
+        if last.change == PoolChange::Cleared && decide::leaves_nothing(last.id, terms) {
+            return self.remove(last).await;
+        }
         for part in parts_of(record, terms)? {
             self.bucket(record, terms, &part).await?;
         }
         Ok(())
+    }
+
+    /// Nothing of the pool stays.
+    async fn remove(&self, ended: &PoolState) -> Result<(), RestoreError> {
+        let cell = self.engine.shared.cell(CellId::head(ended.id));
+        let keys = self.keys(cell.partition);
+        let unlink = |key: &String| self.put(cell.partition, &keys.meta, key, "UNLINK");
+        let mut all: Vec<Cmd> = cell.keys.own().iter().map(unlink).collect();
+        let prefix = &self.engine.place().prefix;
+        let pools = PartitionKeys::pools(prefix, cell.partition, ended.terms.kind);
+        for (list, member) in [(&pools, ended.id.to_string()), (&keys.dues, cell.id.to_string())] {
+            let mut remove = self.put(cell.partition, &keys.meta, list, "ZREM");
+            remove.arg(member);
+            all.push(remove);
+        }
+        self.send(cell.partition, &all).await?;
+        self.raise_time(cell.partition, ended.at).await
     }
 
     async fn bucket(
@@ -131,7 +153,8 @@ impl Restore<'_> {
         let mut state = put(Keys::POOL, "HSET");
         state.arg("terms").arg(wire::encode_terms(terms));
         state.arg("rules").arg(wire::pack_rules(terms, part.bucket));
-        state.arg("state").arg(packed_state(record, part, cleared));
+        let server = self.engine.shared.link.server_of(cell.partition);
+        state.arg("state").arg(packed_state(record, part, cleared, server));
         let gaps = part.gaps();
         if !gaps.is_empty() {
             state.arg("gaps").arg(wire::pack_gaps(&gaps));
@@ -248,11 +271,11 @@ impl Restore<'_> {
     }
 }
 
-fn packed_state(record: &PoolRecord, part: &Part<'_>, cleared: bool) -> Vec<u8> {
+fn packed_state(record: &PoolRecord, part: &Part<'_>, cleared: bool, server: ServerId) -> Vec<u8> {
     let (first, last) = (&record.history[0], record.history.last().expect("not empty"));
     let head = part.bucket == 0;
     Packer::default()
-        .list(16)
+        .list(17)
         .int(if head { last.version.into() } else { 0 })
         .int(if head { last.total.into() } else { 0 })
         .int(if cleared { 0 } else { (part.available + part.taken()).into() })
@@ -269,5 +292,6 @@ fn packed_state(record: &PoolRecord, part: &Part<'_>, cleared: bool) -> Vec<u8> 
         .int(1)
         .int(part.skipped().into())
         .int(part.short.into())
+        .int(server.number())
         .finish()
 }

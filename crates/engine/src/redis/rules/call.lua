@@ -11,7 +11,9 @@
 -- ARGV[1], packed: { now in ms or -1 for the server's own clock, epoch, known position,
 --                    number of the call on its lane, pool id, { command, ... },
 --                    1 to keep the answer also if nothing changed,
---                    number of a call of this node that changed something here }
+--                    number of a call of this node that changed something here,
+--                    the server that is asked: a number that changes when it starts, or 0 if it forgets
+--                    nothing }
 -- ARGV[2..]: for each list of claims among the commands, what a run keeps of each of them
 -- Answers, packed: { "lost", epoch, position, 1 if a call was carried out in part }
 --                                               the state is not the one the caller knows
@@ -30,6 +32,9 @@ local META, LOG, POOLS, DUES, POOL, CLAIMS, BUYERS, REQUESTS, PAYMENTS, DUE, REF
 local MAX_RELEASED = 512
 local MAX_UNITS = 2147483648
 local MAX_CHANGES = 10000
+-- Numbers of a pool that are left out when another server than before gives them, beside as many as it
+-- has units; and the highest number there is.
+local LEFT_OUT, MAX_NUMBER = 1048576, 4294967294
 -- An answer is kept for whoever asks again because it got lost on the way. It is no limit: a lane
 -- gives up asking long before, and what was decided stands in any case.
 local KEEP_ANSWER_MS = 600000
@@ -37,8 +42,8 @@ local KEEP_ANSWER_MS = 600000
 local KEEP_CHANGE_MS = 604800000
 
 local HELD, ORDERED, PAID, RELEASED = 0, 1, 2, 3
-local HOLD_EXPIRED, PAY_EXPIRED = 3, 4
-local LATE, ALREADY_PAID, AMOUNT_MISMATCH, LOST_CLAIM = 0, 1, 2, 3
+local HOLD_EXPIRED, PAY_EXPIRED, REVOKED = 3, 4, 5
+local LATE, ALREADY_PAID, AMOUNT_MISMATCH, LOST_CLAIM, REVOKED_CLAIM = 0, 1, 2, 3, 4
 local OPENED, RESTOCKED, CLOSED, CLEARED = 0, 1, 2, 3
 local DONE, REPLAYED, REFUSED = 0, 1, 2
 local EVENT_CLAIM, EVENT_POOL, EVENT_REFUND, EVENT_RUN, EVENT_MOVE, KEPT_CHANGE = 1, 2, 3, 4, 5, 6
@@ -61,8 +66,8 @@ local K_STATE, K_VERSION, K_CHANGED, K_PAY_BY, K_PAYMENT, K_REASON, K_REPLACED =
 
 local pack, unpack_value = cmsgpack.pack, cmsgpack.unpack
 local call = unpack_value(ARGV[1])
-local now, epoch, known, number, pool_id, commands, keep, confirmed =
-    call[1], call[2], call[3], call[4], call[5], call[6], call[7] == 1, call[8]
+local now, epoch, known, number, pool_id, commands, keep, confirmed, server =
+    call[1], call[2], call[3], call[4], call[5], call[6], call[7] == 1, call[8], call[9]
 
 local meta = redis.call('HMGET', META, 'epoch', 'seq', 'at', 'begun', 'ended')
 local seq = tonumber(meta[2] or '0')

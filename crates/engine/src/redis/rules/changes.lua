@@ -1,4 +1,4 @@
--- What becomes of a claim that was granted: ordered, given back, looked at.
+-- What becomes of a claim that was granted: ordered, given back, revoked, looked at.
 
 local function find(n, by)
     if not state then
@@ -51,6 +51,20 @@ function decide.release(c)
         return { REFUSED, 'already_paid' }
     end
     release(claim, c[4])
+    return { DONE, pack(claim) }
+end
+
+-- number. The claim keeps its payment: that it is released and has one says that the money is owed back.
+function decide.revoke(c)
+    local claim, refused = find(c[2], '')
+    if refused then
+        return refused
+    elseif claim[C_STATE] == RELEASED then
+        return claim[C_PAYMENT] ~= '' and { REPLAYED, pack(claim) } or { REFUSED, 'released' }
+    elseif claim[C_STATE] ~= PAID or claim[C_PAYMENT] == '' then
+        return { REFUSED, 'not_paid' }
+    end
+    release(claim, REVOKED)
     return { DONE, pack(claim) }
 end
 

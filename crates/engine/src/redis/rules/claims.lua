@@ -123,6 +123,9 @@ function decide.claims(c)
         end
         return { 0, 0, replies }
     end
+    if state.server ~= server then
+        meet_server()
+    end
     local found = redis.call('HMGET', BUYERS, unpack(names))
     local with_keys, with_quantities = #keys > 0, #quantities > 0
     local found_keys = with_keys and redis.call('HMGET', REQUESTS, unpack(keys))

@@ -63,6 +63,10 @@ local function repeat_payment(seen, n, high, low)
         local claim = claim_of(seen.paid)
         local order = claim[C_REPLACES] > 0 and claim[C_REPLACES] or seen.paid
         if order == n and costs(claim, high, low) then
+            if claim[C_STATE] == RELEASED then
+                return { REPLAYED, 'r', pack({ EVENT_REFUND, order, claim[C_PAYMENT], high, low,
+                    REVOKED_CLAIM, claim[C_CHANGED] }) }
+            end
             return settled(REPLAYED, claim)
         end
     end
@@ -83,6 +87,7 @@ function decide.pay(c)
     elseif state.cleared == 1 then
         return { REFUSED, 'cleared' }
     end
+    meet_server()
     local seen = payment_of(id)
     if seen then
         return repeat_payment(seen, n, high, low)
@@ -96,9 +101,10 @@ function decide.pay(c)
             return refund(n, id, high, low, LOST_CLAIM)
         end
         return { REFUSED, 'no_such_claim' }
-    elseif claim[C_STATE] == HELD or (claim[C_STATE] == RELEASED and claim[C_PAY_BY] < 0) then
+    elseif claim[C_STATE] == HELD
+        or (claim[C_STATE] == RELEASED and claim[C_PAY_BY] < 0 and claim[C_PAYMENT] == '') then
         return { REFUSED, 'not_ordered' }
-    elseif claim[C_STATE] == PAID or (claim[C_REPLACED] or 0) > 0 then
+    elseif claim[C_STATE] == PAID or claim[C_PAYMENT] ~= '' or (claim[C_REPLACED] or 0) > 0 then
         return refund(n, id, high, low, ALREADY_PAID)
     elseif not costs(claim, high, low) then
         return refund(n, id, high, low, AMOUNT_MISMATCH)

@@ -41,7 +41,7 @@ function decide.open(c)
     rules = read_rules(c[3])
     state = { version = 0, total = c[5], share = c[6], available = c[6], held = 0, ordered = 0,
         paid = 0, claims = 0, payments = 0, opened_at = now, closed_at = -1, cleared = 0,
-        fresh = 0, arrived = 0, skipped = 0, short = 0 }
+        fresh = 0, arrived = 0, skipped = 0, short = 0, server = server }
     write('HSET', POOL, 'terms', c[2], 'rules', c[3])
     if rules.portions > 0 then
         write('SET', PORTIONS, c[4])
@@ -97,7 +97,8 @@ function decide.may_clear()
     return { REFUSED, 'pool_in_use' }
 end
 
-function decide.clear()
+-- 1 to leave nothing of it
+function decide.clear(c)
     if not state then
         return { REFUSED, 'no_such_pool' }
     elseif state.cleared == 1 then
@@ -119,7 +120,15 @@ function decide.clear()
     state.available, state.held, state.ordered, state.paid, state.claims = 0, 0, 0, 0, 0
     state.share, state.fresh, state.skipped, state.short, state.cleared = 0, 0, 0, 0, 1
     change_pool(CLEARED, 0, '')
-    return view(DONE)
+    local cleared = view(DONE)
+    if c[2] == 1 then
+        write('UNLINK', POOL, REFUNDS, HISTORY, RESTOCKS, MOVES, REFUNDED, PAYERS)
+        write('ZREM', POOLS, pool_id)
+        write('ZREM', DUES, pool_id .. '/' .. rules.bucket)
+        dirty_refunds, overdue = {}, {}
+        state = nil
+    end
+    return cleared
 end
 
 function decide.look()

@@ -2,10 +2,11 @@
 -- decides.
 
 -- What the pool is, read once. `rules` never change; `state` is written back at the end.
---   claims   numbers used, with those of `skipped` claims: a repair leaves out the numbers of claims
---            that may have been granted and lost
+--   claims   numbers used, with those of `skipped` claims: numbers of claims that may have been granted
+--            and lost are left out
 --   short    units taken that were never there: a repair found more taken than the total. What comes
 --            back makes up for them first
+--   server   the one that gave the last numbers; none if it was written before servers were told apart
 local stored = redis.call('HMGET', POOL, 'rules', 'state')
 local rules, state
 
@@ -24,7 +25,7 @@ if stored[1] and stored[2] then
     state = { version = s[1], total = s[2], share = s[3], available = s[4], held = s[5],
         ordered = s[6], paid = s[7], claims = s[8], payments = s[9], opened_at = s[10],
         closed_at = s[11], cleared = s[12], fresh = s[13], arrived = s[14], skipped = s[15],
-        short = s[16] }
+        short = s[16], server = s[17] }
 end
 
 -- A crowd of claims is what has to be fast here. So what they add is kept as it will be written,
@@ -37,6 +38,8 @@ local fresh, runs, looked_up = {}, {}, 0
 local buyers, requests = {}, {}
 local payments, dirty_payments, dirty_refunds = {}, {}, {}
 local not_due = {}
+-- Members of DUE whose time has come.
+local overdue = {}
 local changed = false
 
 local format, floor, char, sub = string.format, math.floor, string.char, string.sub
@@ -250,6 +253,8 @@ local function release(claim, reason)
     local quantity = claim[C_QUANTITY]
     if claim[C_STATE] == HELD then
         state.held = state.held - quantity
+    elseif claim[C_STATE] == PAID then
+        state.paid = state.paid - quantity
     else
         state.ordered = state.ordered - quantity
     end
@@ -281,6 +286,27 @@ local function first_state(price)
         return ORDERED, -1, now + rules.pay_ms
     end
     return HELD, now + rules.hold_ms, -1
+end
+
+-- Places among the claims whose numbers this call leaves out, from the first up to, not with, the second.
+local left_out = nil
+
+-- A server that has started again, or has taken another one's place, may have forgotten the last claims, and
+-- those who know it may not have asked yet. So it gives no number that one of them may have: their money
+-- would pay somebody else's order.
+local function meet_server()
+    if server == 0 or state.server == server then
+        return
+    elseif state.server then
+        local first, last = state.claims, floor(MAX_NUMBER / rules.buckets)
+        -- Never so many that none are left for those to come.
+        local count = math.min(math.ceil(LEFT_OUT / rules.buckets) + state.share,
+            floor((last - first) / 2))
+        left_out = { first, first + count }
+        state.claims, state.skipped = first + count, state.skipped + count
+        changed = true
+    end
+    state.server = server
 end
 
 -- What can be asked, by name; the files below fill it.

@@ -20,8 +20,8 @@ local function write_map(key, map)
     write_list('HSET', key, list)
 end
 
--- Members of DUE whose time has come, and how many claims were released for it.
-local overdue, expired = {}, 0
+-- How many claims were released because their time had come.
+local expired = 0
 
 local function write_due()
     for _, gone in ipairs({ overdue, not_due }) do
@@ -39,15 +39,25 @@ local function write_due()
     end
 end
 
-local function write_all()
+local function write_state()
     assert(state.available >= 0
         and state.available + state.held + state.ordered + state.paid == state.share
         or state.cleared == 1, 'available and taken units do not add up')
-    seq = seq + logged
     write('HSET', POOL, 'state', pack({ state.version, state.total, state.share,
         state.available, state.held, state.ordered, state.paid, state.claims, state.payments,
         state.opened_at, state.closed_at, state.cleared, state.fresh, state.arrived,
-        state.skipped, state.short }))
+        state.skipped, state.short, state.server }))
+    if left_out and state.cleared == 0 then
+        local gaps = redis.call('HGET', POOL, 'gaps')
+        gaps = gaps and unpack_value(gaps) or {}
+        local last = gaps[#gaps]
+        if last and last[2] == left_out[1] then
+            last[2] = left_out[2]
+        else
+            gaps[#gaps + 1] = left_out
+        end
+        write('HSET', POOL, 'gaps', pack(gaps))
+    end
     write_list('HSET', CLAIMS, granted)
     write_map(CLAIMS, dirty_claims)
     write_list('HSET', BUYERS, bought)
@@ -56,6 +66,14 @@ local function write_all()
     write_map(REFUNDED, dirty_refunds)
     if #dues > 0 or #overdue > 0 or #not_due > 0 or state.cleared == 1 then
         write_due()
+    end
+end
+
+local function write_all()
+    seq = seq + logged
+    -- Of a pool that was forgotten there is only what the log says.
+    if state then
+        write_state()
     end
     if logged > 0 then
         -- One behind the other they are what happened, wherever they are cut.

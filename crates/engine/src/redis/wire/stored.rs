@@ -162,6 +162,7 @@ fn read_event(of: Of, from: &mut Unpacker<'_>, to: &mut Vec<Event>) -> Result<()
                 1 => RefundReason::AlreadyPaid,
                 2 => RefundReason::AmountMismatch,
                 3 => RefundReason::ClaimLost,
+                4 => RefundReason::Revoked,
                 _ => return Err(Unpackable::new("a reason of a refund")),
             };
             let (order, amount, at) = (ClaimId { pool, number }, joined(high, low), time(from)?);
@@ -369,6 +370,7 @@ fn refund_reason_number(reason: RefundReason) -> i64 {
         RefundReason::AlreadyPaid => 1,
         RefundReason::AmountMismatch => 2,
         RefundReason::ClaimLost => 3,
+        RefundReason::Revoked => 4,
     }
 }
 
@@ -379,6 +381,7 @@ pub(super) fn reason_number(reason: Option<ReleaseReason>) -> i64 {
         Some(ReleaseReason::Cancelled) => 2,
         Some(ReleaseReason::HoldExpired) => 3,
         Some(ReleaseReason::PayExpired) => 4,
+        Some(ReleaseReason::Revoked) => 5,
     }
 }
 
@@ -389,6 +392,7 @@ fn reason(from: &mut Unpacker<'_>) -> Result<Option<ReleaseReason>> {
         2 => Some(ReleaseReason::Cancelled),
         3 => Some(ReleaseReason::HoldExpired),
         4 => Some(ReleaseReason::PayExpired),
+        5 => Some(ReleaseReason::Revoked),
         _ => return Err(Unpackable::new("a reason of a release")),
     })
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context as _;
 
 use super::target::Signer;
-use crate::token::MAX_TOKEN_BYTES;
+use qiang_app::token::MAX_TOKEN_BYTES;
 
 /// Names `u1` to `uN`, as `qiang tokens --count N` has them.
 pub(super) fn names(users: u32) -> Vec<Box<str>> {

@@ -14,10 +14,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::own::Own;
-use crate::client::{Client, Response};
 use crate::config::Config;
-use crate::secrets::{self, Secrets};
-use crate::token::{Key, Principal, Role};
+use qiang_app::client::{Client, Response};
+use qiang_app::secrets::{self, Secret, Secrets};
+use qiang_app::token::{Key, Principal, Role};
 use qiang_load::ledger::Books;
 use qiang_load::result::Audit;
 
@@ -36,32 +36,27 @@ pub(super) struct Signer {
 }
 
 impl Signer {
-    fn new(secrets: &Secrets, run: Duration) -> Self {
+    fn new(jwt_key: &Secret, run: Duration) -> Self {
         let now = SystemClock.now();
         let run_ms = u64::try_from(run.as_millis()).unwrap_or(u64::MAX);
         let expires_at = now.plus_millis(run_ms.saturating_add(TOKEN_SLACK_MS));
-        Self { key: Key::new(&secrets.jwt_key), now, expires_at }
+        Self { key: Key::new(jwt_key), now, expires_at }
     }
 
     /// With the keys that are there; none are made, because no server would know them.
     pub(super) fn of_config(config: &Config, run: Duration) -> anyhow::Result<Self> {
-        let kept = config.data.join(secrets::FILE_NAME).exists();
+        let kept = config.app.data.join(secrets::FILE_NAME).exists();
         anyhow::ensure!(
-            kept || config.auth.jwt_secret.is_some(),
+            kept || config.app.auth.jwt_secret.is_some(),
             "there are no keys in {}: name the server's data folder with --data, or bring tokens \
              with --token and --tokens",
-            config.data.display()
+            config.app.data.display()
         );
-        if let Some(jwt_key) = &config.auth.jwt_secret {
-            // The key of callbacks is not needed, and would be made.
-            let secrets = Secrets { jwt_key: jwt_key.clone(), callback_key: jwt_key.clone() };
-            return Ok(Self::new(&secrets, run));
-        }
-        Ok(Self::new(&Secrets::of(config)?, run))
+        Ok(Self::new(&Secrets::jwt_key_of(&config.app)?, run))
     }
 
     pub(super) fn of_own(own: &Own, run: Duration) -> anyhow::Result<Self> {
-        Ok(Self::new(&Secrets::load_or_create(&own.data())?, run))
+        Ok(Self::new(&Secrets::load_or_create(&own.data())?.jwt_key, run))
     }
 
     pub(super) fn admin(&self) -> anyhow::Result<String> {

@@ -20,6 +20,9 @@ RULES = [
     "`pay_secs` does not go with the instant flow",
     "`buckets` do not go with price_steps",
     "`buckets` must not be more than there are units",
+    "`token` must be given, or `link`, or `user_id`",
+    # What the bytes of a picture say.
+    "`body` is no image/",
     # The bounds of ids, which a pattern does not show.
     "`id` must be a number from 1 to",
     "`before` must be a `next_before`",

@@ -1,6 +1,6 @@
 //! Who may do what: nobody without a word, the shop everything, a buyer for themselves.
 
-use qiang::token::{Principal, Role};
+use qiang_app::token::{Principal, Role};
 use qiang_core::UserId;
 use serde_json::{Value, json};
 

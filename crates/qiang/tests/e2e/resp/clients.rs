@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use qiang::token::Role;
+use qiang_app::token::Role;
 use qiang_testkit::servers::{NODE, NODE_REDIS, Program, REDIS, REDIS_PY, or_skip};
 use redis::{AsyncConnectionConfig, RedisResult};
 use serde_json::{Value, json};

@@ -4,9 +4,9 @@
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
-use qiang::entry::{Check, Origin};
-use qiang::http::problem::{Code, Problem};
-use qiang::token::Role;
+use qiang_app::problem::{Code, Problem};
+use qiang_app::token::Role;
+use qiang_app::{Check, Origin};
 use qiang_core::Command;
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;

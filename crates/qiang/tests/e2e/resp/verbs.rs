@@ -1,6 +1,6 @@
 //! Every command and what it answers, in both versions of the protocol.
 
-use qiang::token::Role;
+use qiang_app::token::Role;
 use serde_json::{Value, json};
 
 use super::{Client, address, backend, open, paired, stranger, wrong};
@@ -248,7 +248,7 @@ async fn a_pool_is_the_sale_as_http_tells_it() {
     admin.post(&format!("/sales/{over}/close"), Value::Null).await.ok(200);
     assert_eq!(three.ask(&format!("POOL {over}")).await, shop.view(&over).await);
     admin.delete(&format!("/sales/{over}")).await.ok(200);
-    assert_eq!(two.ask(&format!("CLAIM {over} ann")).await, json!([0, "sale_cleared"]));
+    assert_eq!(two.ask(&format!("CLAIM {over} ann")).await, json!([0, "no_such_sale"]));
     for none in ["999999", "x", "", &over] {
         assert_eq!(two.say(&["POOL", none]).await, Value::Null);
         assert_eq!(three.say(&["POOL", none]).await, Value::Null);

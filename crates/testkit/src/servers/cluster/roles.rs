@@ -25,7 +25,7 @@ impl Cluster {
 
     /// A node that follows this master, by index.
     pub fn replica_of(&self, master: usize) -> Result<usize> {
-        let port = i64::from(self.nodes[master].port());
+        let port = i64::from(self.announced(master));
         for (index, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.is_running()) {
             let role = node.command(&["ROLE"])?;
             if role.list().get(2).and_then(|port| port.integer()) == Some(port) {

@@ -1,0 +1,151 @@
+//! Sales: opened, claimed, ordered, paid, given back, and recorded.
+//!
+//! The domain's one value is [`Sales`]. The doors of the product claim through it, too.
+
+pub mod checkout;
+pub mod claims;
+pub mod current;
+mod metrics;
+pub mod orders;
+pub mod page;
+pub mod payments;
+mod problems;
+pub mod records;
+pub mod reviews;
+pub mod sale;
+mod settings;
+pub mod signature;
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use axum::extract::FromRef;
+use prometheus_client::registry::Registry;
+use qiang_app::secrets::Secrets;
+use qiang_app::workers::Workers;
+use qiang_app::{App, Domain, Measuring, Problems, schema};
+use qiang_core::PoolId;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use self::metrics::Metrics;
+
+pub use settings::Settings;
+
+/// What the calls of this domain work with; a copy is the same thing.
+#[derive(Debug, Clone)]
+pub struct Sales(Arc<Shop>);
+
+/// Sales, and what they need besides what every domain has.
+#[derive(Debug)]
+pub struct Shop {
+    /// What every domain works with.
+    pub app: Arc<App>,
+    settings: Settings,
+    /// Who says that money arrived.
+    pub callbacks: signature::Key,
+    metrics: Metrics,
+    /// The current sale; 0 is none.
+    current: AtomicU64,
+}
+
+impl Sales {
+    /// Reads which sale is the current one.
+    pub async fn open(
+        app: Arc<App>,
+        settings: Settings,
+        secrets: &Secrets,
+    ) -> Result<Self, qiang_store::Error> {
+        let current = current::stored(&app.store).await?;
+        Ok(Self(Arc::new(Shop {
+            callbacks: signature::Key::new(&secrets.callback_key),
+            metrics: Metrics::default(),
+            current: AtomicU64::new(current.map_or(0, PoolId::get)),
+            settings,
+            app,
+        })))
+    }
+}
+
+impl Deref for Sales {
+    type Target = Shop;
+
+    fn deref(&self) -> &Shop {
+        &self.0
+    }
+}
+
+impl FromRef<Sales> for Arc<App> {
+    fn from_ref(sales: &Sales) -> Self {
+        Arc::clone(&sales.app)
+    }
+}
+
+/// What the document says of this domain as a whole.
+#[derive(OpenApi)]
+#[openapi(
+    components(schemas(schema::SignedAt, schema::Signature)),
+    tags(
+        (name = "sales", description = "Open, look at, restock, close and clear sales"),
+        (name = "claims", description = "Take units, order them, give them up"),
+        (name = "orders", description = "Orders, and paying them in the sandbox"),
+        (name = "payments", description = "Money that arrives, and money that goes back"),
+        (name = "current sale", description = "For shops that run one sale at a time"),
+    ),
+)]
+struct Description;
+
+impl Domain for Sales {
+    fn routes(&self) -> OpenApiRouter {
+        OpenApiRouter::with_openapi(Description::openapi())
+            .routes(routes!(sale::create, sale::list))
+            .routes(routes!(sale::show, sale::clear))
+            .routes(routes!(sale::close))
+            .routes(routes!(sale::restock))
+            .routes(routes!(page::show, page::put))
+            .routes(routes!(page::show_image, page::put_image, page::remove_image))
+            .routes(routes!(page::list_images))
+            .routes(routes!(claims::create))
+            .routes(routes!(claims::create_for_voucher))
+            .routes(routes!(claims::show, claims::give_up))
+            .routes(routes!(claims::order))
+            .routes(routes!(current::show, current::put))
+            .routes(routes!(current::claim))
+            .routes(routes!(orders::list))
+            .routes(routes!(orders::show))
+            .routes(routes!(orders::cancel))
+            .routes(routes!(payments::pay_in_sandbox))
+            .routes(routes!(payments::callback))
+            .routes(routes!(checkout::begin))
+            .routes(routes!(checkout::refunds))
+            .routes(routes!(payments::list_refunds))
+            .routes(routes!(payments::settle_refund))
+            .routes(routes!(payments::refund_order))
+            .routes(routes!(reviews::list))
+            .routes(routes!(reviews::end))
+            .with_state(self.clone())
+    }
+
+    fn problems(&self) -> Problems {
+        problems::PROBLEMS
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        self.metrics.register(registry);
+    }
+
+    fn measure(&self) -> Measuring<'_> {
+        Box::pin(self.metrics.look_at(&self.app.store))
+    }
+
+    fn start(&self, workers: &mut Workers) {
+        if self.app.engine.is_shared() {
+            let sales = self.clone();
+            workers.every("current sale", current::FOLLOW_EVERY, move || {
+                sales.clone().follow_current()
+            });
+        }
+    }
+}
