@@ -56,12 +56,7 @@ pub enum Error {
     },
     /// Nobody answers there.
     #[error("cannot connect to {to}")]
-    Connect {
-        /// Where.
-        to: String,
-        /// Why.
-        source: std::io::Error,
-    },
+    Connect { to: String, source: std::io::Error },
     /// The server does not speak HTTP/1.1, or hung up at once.
     #[error("cannot speak HTTP with the server")]
     Handshake(#[source] hyper::Error),

@@ -185,7 +185,6 @@ pub enum Error {
     Unreadable {
         /// Which file.
         path: PathBuf,
-        /// Why.
         source: std::io::Error,
     },
     /// Not TOML, an unknown key, a wrong value, or values that do not go together.
@@ -319,6 +318,13 @@ impl Config {
 }
 
 impl Http {
+    /// Whether nobody else can be meant to reach it: it listens on loopback, and no proxy is known to
+    /// stand in front of it.
+    #[must_use]
+    pub fn is_of_own_machine(&self) -> bool {
+        self.listen.ip().is_loopback() && self.public_origin.is_none()
+    }
+
     fn take(layers: &mut Layers) -> Self {
         Self {
             listen: layers.text("http.listen", "127.0.0.1:8080", address),
@@ -373,12 +379,11 @@ impl Engine {
 
 impl Auth {
     fn take(layers: &mut Layers, http: &Http) -> Self {
-        let own_machine = http.listen.ip().is_loopback() && http.public_origin.is_none();
         Self {
             jwt_secret: layers.secret("auth.jwt_secret", KEY_BYTES),
             token_ttl: layers.seconds("auth.token_ttl_secs", 86_400, 60..=366 * 86_400),
             session_ttl: layers.seconds("auth.session_ttl_secs", 43_200, 60..=30 * 86_400),
-            sandbox: layers.switch("auth.sandbox", own_machine),
+            sandbox: layers.switch("auth.sandbox", http.is_of_own_machine()),
         }
     }
 }

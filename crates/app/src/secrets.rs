@@ -183,7 +183,6 @@ pub enum Error {
     Unreadable {
         /// Which file.
         path: PathBuf,
-        /// Why.
         source: io::Error,
     },
     /// It is missing and cannot be made.
@@ -195,7 +194,6 @@ pub enum Error {
     Unwritable {
         /// Which file.
         path: PathBuf,
-        /// Why.
         source: io::Error,
     },
     /// Others than the owner may read it.
@@ -235,10 +233,7 @@ pub enum Error {
     Store(#[from] qiang_store::Error),
     /// The operating system gave no random bytes.
     #[error("the operating system gave no random bytes to make keys of")]
-    NoRandomness {
-        /// Why.
-        source: getrandom::Error,
-    },
+    NoRandomness { source: getrandom::Error },
 }
 
 impl Error {

@@ -7,10 +7,15 @@
 //! A browser sends cookies whoever asks it to. So a change by cookie counts only when the browser says
 //! that a page of this shop asked for it.
 
+use std::net::IpAddr;
+
+use axum::http::header::ORIGIN;
+use axum::http::{HeaderMap, HeaderValue};
 use qiang_core::Timestamp;
 use qiang_store::{Session, SignIn};
 
 use crate::app::App;
+use crate::entry::Origin;
 use crate::problem::{Code, Problem};
 use crate::secrets::Secret;
 use crate::token::{self, Error, Principal, Role};
@@ -22,6 +27,9 @@ pub const COOKIE_TTL_MS: u64 = 15 * 60_000;
 /// How long the link to the console is good that a server prints at its start.
 pub const LINK_TTL_MS: u64 = 15 * 60_000;
 const ID_BYTES: usize = 16;
+/// What proxies add to the requests they pass on.
+const PASSED_ON: [&str; 6] =
+    ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"];
 
 /// What a request wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,6 +153,22 @@ pub fn find<'a>(headers: impl Iterator<Item = &'a [u8]>) -> Result<Option<&'a st
         }
     }
     Ok(found)
+}
+
+/// Whether somebody at this machine asks. Behind a proxy here every request comes from loopback, so one
+/// that a proxy has passed on, or that a page of another host makes, is not taken for it.
+#[must_use]
+pub fn is_of_this_machine(origin: &Origin, headers: &HeaderMap) -> bool {
+    let is_passed_on = PASSED_ON.iter().any(|name| headers.contains_key(*name));
+    let is_here = |page: &HeaderValue| {
+        let host = page.to_str().ok().and_then(|page| page.split_once("://"));
+        host.is_some_and(|(_, host)| {
+            let name = host.rsplit_once(':').map_or(host, |(name, _port)| name);
+            let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+            name == "localhost" || address.is_ok_and(|address| address.is_loopback())
+        })
+    };
+    origin.peer.is_loopback() && !is_passed_on && headers.get(ORIGIN).is_none_or(is_here)
 }
 
 impl App {

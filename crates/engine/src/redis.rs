@@ -158,7 +158,6 @@ pub enum OpenError {
     Link {
         /// Which Redis.
         place: Place,
-        /// Why.
         source: Failure,
     },
     /// The files for TLS cannot be used.

@@ -4,10 +4,8 @@
 //! row, is good; ending the row ends the cookie within minutes everywhere, and at once for whoever runs
 //! the shop.
 
-use std::net::IpAddr;
-
 use axum::extract::State;
-use axum::http::header::{CACHE_CONTROL, ORIGIN, SET_COOKIE};
+use axum::http::header::{CACHE_CONTROL, SET_COOKIE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use qiang_app::extract::{Admin, Json, Nothing, OptionalJson, Path, Shared, Viewer, shown};
@@ -24,9 +22,6 @@ use utoipa::ToSchema;
 const PAGE: u32 = 200;
 /// What a page shows of a session is of this moment.
 const UNCACHED: (HeaderName, &str) = (CACHE_CONTROL, "no-store");
-
-/// What proxies add to the requests they pass on.
-const PASSED_ON: [&str; 4] = ["forwarded", "via", "x-forwarded-for", "x-real-ip"];
 
 /// How to sign in: one of these.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -49,7 +44,7 @@ pub struct NewSession {
 pub struct SessionView {
     /// Whether anybody is.
     pub signed_in: bool,
-    /// Who.
+    /// The user who is signed in.
     #[schema(value_type = Option<schema::UserId>)]
     pub user_id: Option<String>,
     /// What they may do.
@@ -71,7 +66,7 @@ pub struct SessionRow {
     /// Names it.
     #[schema(value_type = schema::SessionId)]
     pub session_id: String,
-    /// Who.
+    /// The user whose session it is.
     #[schema(value_type = schema::UserId)]
     pub user_id: String,
     /// What they may do.
@@ -179,7 +174,7 @@ pub async fn begin(
             session::begin(link.id, who, SignIn::Link, now)
         }
         NewSession { token: None, link: None, user_id: Some(user) } => {
-            if !(app.config.auth.sandbox && is_of_this_machine(origin.peer, &headers)) {
+            if !(app.config.auth.sandbox && session::is_of_this_machine(&origin, &headers)) {
                 return Err(Problem::new(Code::SignInDisabled));
             }
             let user = UserId::new(&user)
@@ -198,21 +193,6 @@ pub async fn begin(
     }
     let view = axum::Json(SessionView::of(&session, now));
     Ok((StatusCode::CREATED, kept(&app, &session, now)?, [UNCACHED], view).into_response())
-}
-
-/// Whether somebody at this machine asks. Behind a proxy here every request comes from loopback, so one
-/// that a proxy has passed on, or that a page of another host makes, is not taken for it.
-fn is_of_this_machine(peer: IpAddr, headers: &HeaderMap) -> bool {
-    let is_passed_on = PASSED_ON.iter().any(|name| headers.contains_key(*name));
-    let is_here = |origin: &HeaderValue| {
-        let host = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
-        host.is_some_and(|(_, host)| {
-            let name = host.rsplit_once(':').map_or(host, |(name, _port)| name);
-            let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-            name == "localhost" || address.is_ok_and(|address| address.is_loopback())
-        })
-    };
-    peer.is_loopback() && !is_passed_on && headers.get(ORIGIN).is_none_or(is_here)
 }
 
 /// Sign out

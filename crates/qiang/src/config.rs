@@ -64,12 +64,12 @@ impl Config {
     /// What is allowed and should still be said aloud at start.
     #[must_use]
     pub fn cautions(&self) -> Vec<String> {
-        let public = !self.app.http.listen.ip().is_loopback();
-        let open_sandbox = public && self.domains.sales.sandbox;
+        let http = &self.app.http;
+        let open_sandbox = !http.is_of_own_machine() && self.domains.sales.sandbox;
+        let listen = http.listen.to_string();
         let caution = format!(
-            "[payments] sandbox is on while listening on {}: everyone who can reach it can pay \
-             orders without money",
-            self.app.http.listen
+            "[payments] sandbox is on at {}: everyone who can reach it can pay orders without money",
+            http.public_origin.as_ref().unwrap_or(&listen)
         );
         let sandbox = open_sandbox.then_some(caution);
         let open = self.resp.listen.filter(|at| !at.ip().is_loopback() && self.resp.tls.is_none());

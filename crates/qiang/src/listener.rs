@@ -55,7 +55,6 @@ pub enum ListenError {
         address: SocketAddr,
         /// Where it was chosen.
         setting: &'static str,
-        /// Why.
         source: std::io::Error,
     },
 }

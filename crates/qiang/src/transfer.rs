@@ -36,7 +36,6 @@ pub enum Error {
     Line {
         /// Which line, from 1.
         line: usize,
-        /// Why.
         source: serde_json::Error,
     },
     /// A line whose values cannot be.

@@ -109,7 +109,7 @@ pub async fn begin(
     else {
         return Err(Problem::new(Code::CheckoutDisabled));
     };
-    let claim = orders::find_ordered(&sales.app, &caller, &id).await?;
+    let claim = orders::find_to_change(&sales.app, &caller, &id).await?;
     match claim.state {
         qiang_core::State::Ordered => {}
         qiang_core::State::Paid => return Err(Problem::new(Code::AlreadyPaid)),

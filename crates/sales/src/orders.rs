@@ -192,7 +192,7 @@ pub async fn cancel(
     Path(id): Path<String>,
     _: OptionalJson<Nothing>,
 ) -> Result<axum::Json<OrderView>, Problem> {
-    let order = find_ordered(&app, &caller, &id).await?;
+    let order = find_to_change(&app, &caller, &id).await?;
     let (by, reason) = (caller.scope(), ReleaseReason::Cancelled);
     let command = Command::Release { claim: order.id, by, reason };
     match app.decide(command, &origin).await?.into_claim() {
@@ -204,6 +204,12 @@ pub async fn cancel(
 }
 
 /// The claim behind an order, to do something with it; a hold must be ordered first.
+pub async fn find_to_change(app: &App, caller: &Caller, id: &str) -> Result<Claim, Problem> {
+    let claim = find_ordered(app, caller, id).await?;
+    if caller.may_change(&claim.user) { Ok(claim) } else { Err(Problem::new(Code::Forbidden)) }
+}
+
+/// The claim behind an order, to look at it.
 pub async fn find_ordered(app: &App, caller: &Caller, id: &str) -> Result<Claim, Problem> {
     let claim = find(app, caller, order_id(id)?).await?;
     match claim.state {

@@ -206,7 +206,7 @@ pub async fn pay_in_sandbox(
     if !sales.settings.sandbox {
         return Err(Problem::new(Code::SandboxDisabled));
     }
-    let claim = orders::find_ordered(&sales.app, &caller, &id).await?;
+    let claim = orders::find_to_change(&sales.app, &caller, &id).await?;
     let payment = match &body.payment_id {
         Some(id) => payment_id(id)?,
         None => payment_id(&format!("sandbox-{}", claim.id))?,

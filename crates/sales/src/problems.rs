@@ -42,6 +42,7 @@ pub(crate) const PROBLEMS: &[(&str, &[Code])] = &[
     (
         "cancel_order",
         &[
+            Code::Forbidden,
             Code::NoSuchOrder,
             Code::NotOrdered,
             Code::Released,
@@ -53,6 +54,7 @@ pub(crate) const PROBLEMS: &[(&str, &[Code])] = &[
         "pay_order",
         &[
             Code::SandboxDisabled,
+            Code::Forbidden,
             Code::NoSuchOrder,
             Code::NotOrdered,
             Code::AlreadyPaid,
@@ -73,6 +75,7 @@ pub(crate) const PROBLEMS: &[(&str, &[Code])] = &[
         "begin_checkout",
         &[
             Code::CheckoutDisabled,
+            Code::Forbidden,
             Code::NoSuchOrder,
             Code::NotOrdered,
             Code::AlreadyPaid,

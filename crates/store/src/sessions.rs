@@ -30,7 +30,6 @@ static ADD: Insert = Insert::new(&SESSIONS, Existing::IsAnError);
 pub struct Session {
     /// Names it; nobody can guess it.
     pub id: String,
-    /// Who.
     pub user: UserId,
     /// What they may do: a word of whoever signs in.
     pub role: String,

@@ -22,7 +22,6 @@ pub enum Origin {
     Default,
     /// The configuration file.
     File {
-        /// Which.
         path: PathBuf,
         /// Line, from 1.
         line: usize,

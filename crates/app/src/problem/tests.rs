@@ -131,6 +131,7 @@ fn refusals_have_the_statuses_of_the_contract() {
         ("released", 409),
         ("already_paid", 409),
         ("not_ordered", 409),
+        ("not_paid", 409),
         ("payment_conflict", 409),
         ("idempotency_key_reused", 422),
         ("sale_exists", 409),

@@ -85,10 +85,29 @@ fn the_later_layer_is_the_stronger_one() {
 }
 
 #[test]
+fn nobody_pays_without_money_where_others_may_come() {
+    let sandbox = |variables: &[(&str, &str)]| {
+        with_variables(variables).map(|config| config.domains.sales.sandbox).ok()
+    };
+    let public = ("QIANG_HTTP__PUBLIC_ORIGIN", "https://shop.example");
+    let blanks = "https://pay.example/?{order_id}{amount_cents}{return_url}{timestamp}{signature}";
+    let checkout = ("QIANG_PAYMENTS__CHECKOUT_URL", blanks);
+    let on = ("QIANG_PAYMENTS__SANDBOX", "true");
+    assert_eq!(sandbox(&[]), Some(true));
+    assert_eq!(sandbox(&[("QIANG_HTTP__LISTEN", "0.0.0.0:80")]), Some(false));
+    assert_eq!(sandbox(&[public]), Some(false));
+    assert_eq!(sandbox(&[public, on]), Some(true), "if somebody wants it");
+    assert_eq!(sandbox(&[public, checkout]), Some(false));
+    assert_eq!(sandbox(&[public, checkout, on]), None, "a contradiction");
+}
+
+#[test]
 fn every_key_can_be_set_in_the_file_and_in_the_environment() {
     let secret = "s".repeat(32);
     let other = "o".repeat(32);
     let password = "p".repeat(16);
+    let blanks = "{order_id}{amount_cents}{return_url}{timestamp}{signature}";
+    let checkout = format!("https://pay.example/?{blanks}");
     let values = [
         ("data", "/d"),
         ("roles", "worker,api"),
@@ -119,9 +138,10 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
         ("auth.sandbox", "true"),
         ("pages.title", "Tea & Co"),
         ("pages.currency", "EUR"),
-        ("payments.sandbox", "true"),
+        ("payments.sandbox", "false"),
         ("payments.callback_secret", &other),
         ("payments.callback_window_secs", "1"),
+        ("payments.checkout_url", &checkout),
         ("audit.every_secs", "0"),
         ("log.filter", "warn,qiang=debug"),
     ];
@@ -132,7 +152,7 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
         .iter()
         .map(|(key, value)| match value.replace('_', "").parse::<u64>() {
             Ok(_) => format!("{key} = {value}"),
-            Err(_) if *value == "true" => format!("{key} = true"),
+            Err(_) if ["true", "false"].contains(value) => format!("{key} = {value}"),
             Err(_) => format!("{key} = {value:?}"),
         })
         .collect();
@@ -165,9 +185,10 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
         assert!(config.app.auth.sandbox);
         assert_eq!(config.domains.pages.title, "Tea & Co");
         assert_eq!(config.domains.pages.currency.code(), "EUR");
-        assert!(config.domains.sales.sandbox);
+        assert!(!config.domains.sales.sandbox);
         assert_eq!(config.domains.sales.callback_secret, Some(Secret::new(other.as_bytes())));
         assert_eq!(config.domains.sales.callback_window, Duration::from_secs(1));
+        assert!(config.domains.sales.checkout_url.is_some());
         assert_eq!(config.domains.audit.every, None);
         assert_eq!(config.app.log.filter.to_string(), "qiang=debug,warn");
     }

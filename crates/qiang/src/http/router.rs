@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::HeaderValue;
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::{
+    CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS,
+};
 use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -19,6 +21,10 @@ use super::openapi::{self, Problems};
 use crate::domains::Domains;
 use crate::operations;
 
+/// What the documentation may load. Its page of the API sets styles of its own.
+const DOCS_CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
+                        img-src 'self' data:; connect-src 'self'; form-action 'none'; \
+                        base-uri 'none'; frame-ancestors 'none'";
 /// The page of the API is far smaller; its scripts are not touched.
 const MAX_PAGE_BYTES: usize = 64 << 10;
 
@@ -58,11 +64,20 @@ pub(super) fn router(domains: &Arc<Domains>, pages: Pages) -> Router {
     let (router, description) = described(domains);
     let docs = SwaggerUi::new("/docs");
     let docs = docs.external_url_unchecked("/openapi.json", description);
+    let docs = Router::from(docs).layer(map_response(named)).route("/docs/errors", get(errors));
     router
-        .route("/docs/errors", get(errors))
         .fallback(async || Problem::new(Code::NoSuchRoute))
         .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed))
-        .merge(Router::from(docs).layer(map_response(named)))
+        .merge(docs.layer(map_response(sealed)))
+}
+
+/// The documentation lies beside pages with a cookie, so it takes nothing from elsewhere and stands in
+/// nobody's frame.
+async fn sealed(mut page: Response) -> Response {
+    let headers = page.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(DOCS_CSP));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    page
 }
 
 /// The page of the API under our own name.

@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, StatusCode};
 use qiang_app::extract::{Nothing, OptionalJson, shown};
 use qiang_app::problem::{Code, Problem};
 use qiang_app::token::{Principal, Role};
-use qiang_app::{App, Origin, json_time, schema};
+use qiang_app::{App, Origin, json_time, schema, session};
 use qiang_core::{
     Cents, Command, Flow, Kind, LimitBy, Outcome, PoolId, Reclaim, Supply, Terms, Timestamp, UserId,
 };
@@ -93,7 +93,7 @@ pub async fn open(
         app.check_page(&shown)?;
     }
     let address = demo.address.get().copied().filter(|_| app.config.auth.sandbox);
-    let Some(address) = address.filter(|_| origin.peer.is_loopback()) else {
+    let Some(address) = address.filter(|_| session::is_of_this_machine(&origin, &headers)) else {
         return Err(Problem::new(Code::DemoDisabled));
     };
     if !app.answer(app.engine.pools(Kind::Sale, None, 1)).await?.is_empty() {

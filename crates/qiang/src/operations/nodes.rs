@@ -38,7 +38,7 @@ pub struct NodeView {
 /// One piece of work that is done again and again.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct WorkerView {
-    /// Its name.
+    /// The name of the worker.
     #[schema(min_length = 1, max_length = 64, example = "redis probe")]
     pub name: &'static str,
     /// Turns that failed or panicked since the start.

@@ -53,7 +53,6 @@ pub enum Who {
 /// One command.
 #[derive(Debug)]
 pub struct Spec {
-    /// Its name.
     pub name: &'static str,
     /// What it asks for.
     pub verb: Verb,

@@ -29,7 +29,6 @@ pub enum Error {
         path: PathBuf,
         /// Where it was named.
         setting: &'static str,
-        /// Why.
         source: std::io::Error,
     },
     /// A file does not hold what it should.
@@ -49,7 +48,6 @@ pub enum Error {
         path: PathBuf,
         /// Where it was named.
         setting: &'static str,
-        /// Why.
         source: pem::Error,
     },
     /// The key belongs to another certificate, or is of a kind that cannot be used.
@@ -59,7 +57,6 @@ pub enum Error {
         cert: PathBuf,
         /// The key.
         key: PathBuf,
-        /// Why.
         source: rustls::Error,
     },
 }

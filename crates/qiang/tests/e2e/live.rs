@@ -43,23 +43,23 @@ async fn a_stream_tells_each_second_and_ends_with_its_server() {
     assert!(head.contains("content-type: text/event-stream"), "{head}");
     assert!(head.contains("cache-control: no-store"), "{head}");
     ann.claim(sale, 1).await.ok(201);
-    let (mut granted, mut before) = (0, String::new());
+    let mut before = String::new();
     let last = loop {
         let sample = next(&mut stream).await;
         let at = sample["at"].as_str().expect("a time").to_owned();
         assert!(at > before, "{at} came after {before}");
         before = at;
-        granted += sample["granted"].as_u64().expect("a number");
-        let left = &sample["sales"][0];
-        if granted > 0 && left["available"] == 8 && sample["lag_events"] == 0 {
+        if sample["sales"][0]["available"] == 8 && sample["lag_events"] == 0 {
             break sample;
         }
     };
-    assert_eq!(granted, 1);
     assert_eq!((&last["nodes"], &last["sales"][0]["ordered"]), (&json!(1), &json!(1)));
     let listed = admin.get("/admin/samples").await.ok(200);
     let listed = listed["samples"].as_array().expect("a list").clone();
     assert!(listed.contains(&last), "what was told is listed");
+    // Who is slow misses seconds of the stream, and finds them in the list.
+    let granted = listed.iter().map(|one| one["granted"].as_u64().expect("a number"));
+    assert_eq!(granted.sum::<u64>(), 1);
     let after = qiang_app::json_time::parse(last["at"].as_str().expect("a time")).expect("a time");
     let newer = admin.get(&format!("/admin/samples?after={}", after.millis())).await.ok(200);
     let newer = newer["samples"].as_array().expect("a list");

@@ -67,7 +67,7 @@ async fn a_change_by_cookie_must_come_from_a_page_of_ours() {
     let signed = shop.stranger().await.post("/session", json!({ "user_id": "ann" })).await;
     assert!(signed.header("set-cookie").contains("; Secure"), "behind TLS");
     let ann = cookie(&signed);
-    // The second is answered by the fast lane as well as the first, the third is not.
+    // The fast lane answers the first, the router the second.
     for path in [format!("/sales/{sale}/claims"), "/current-sale/claims".to_owned()] {
         for site in [
             None,
@@ -153,10 +153,47 @@ async fn a_session_is_listed_and_ended_and_its_cookie_renewed() {
         .await
         .problem(404, "no_such_session");
     assert_eq!(show(ann).await.ok(200)["signed_in"], false);
-    // Whoever runs the shop is looked up each time.
+}
+
+/// Whoever sees more than their own is looked up each time.
+#[tokio::test]
+async fn whoever_ran_the_shop_touches_nothing_after_signing_out() {
+    let shop = Shop::open().await;
+    let sale = shop.sale(2, json!({})).await;
+    let claim = shop.buyer("ann").await.claim(&sale, 1).await.ok(201);
+    let order = claim["order_id"].as_str().expect("an order");
+    let boss = with_role(&shop, "boss", Role::Admin).await;
     ask(&shop, &boss, Method::DELETE, "/session", Value::Null, Some(OURS)).await.ok(200);
-    let nodes = ask(&shop, &boss, Method::GET, "/admin/nodes", Value::Null, None).await;
-    nodes.problem(401, "token_expired");
+    let (look, change) = (Method::GET, Method::POST);
+    for (method, path) in [
+        (&look, "/admin/nodes".to_owned()),
+        (&look, format!("/orders/{order}")),
+        (&look, format!("/orders/{order}/refunds")),
+        (&look, format!("/claims/{order}")),
+        (&change, format!("/orders/{order}/cancel")),
+        (&change, format!("/orders/{order}/pay")),
+        (&Method::DELETE, format!("/claims/{order}")),
+    ] {
+        let site = (*method != look).then_some(OURS);
+        let answer = ask(&shop, &boss, method.clone(), &path, Value::Null, site).await;
+        answer.problem(401, "token_expired");
+    }
+}
+
+#[tokio::test]
+async fn a_viewer_pays_and_cancels_nobodys_order() {
+    let shop = Shop::open().await;
+    let sale = shop.sale(2, json!({})).await;
+    let claim = shop.buyer("ann").await.claim(&sale, 1).await.ok(201);
+    let order = claim["order_id"].as_str().expect("an order");
+    let mut viewer = shop.bearer(shop.token("vera", Role::Viewer, None)).await;
+    viewer.get(&format!("/orders/{order}")).await.ok(200);
+    viewer.get(&format!("/orders/{order}/refunds")).await.ok(200);
+    for call in ["pay", "cancel"] {
+        let path = format!("/orders/{order}/{call}");
+        viewer.post(&path, Value::Null).await.problem(403, "forbidden");
+    }
+    assert_eq!(viewer.get(&format!("/orders/{order}")).await.ok(200)["status"], "PENDING");
 }
 
 #[tokio::test]
@@ -194,6 +231,7 @@ async fn nobody_signs_in_by_name_through_a_proxy() {
         ("x-forwarded-for", "203.0.113.7"),
         ("forwarded", "for=203.0.113.7"),
         ("via", "1.1 proxy"),
+        ("x-forwarded-proto", "https"),
         ("origin", "https://shop.example"),
         ("origin", "https://127.0.0.1.shop.example"),
     ] {
@@ -201,6 +239,9 @@ async fn nobody_signs_in_by_name_through_a_proxy() {
         let told =
             shop.stranger().await.send(Method::POST, "/session", ann.clone(), &headers).await;
         told.problem(403, "sign_in_disabled");
+        let mut stranger = shop.stranger().await;
+        let told = stranger.send(Method::POST, "/admin/demo", Value::Null, &headers).await;
+        told.problem(403, "demo_disabled");
     }
     for origin in ["http://localhost:8080", "http://127.0.0.1:8080", "http://[::1]:8080"] {
         let headers = [("origin", origin), OURS];

@@ -20,7 +20,7 @@ rules! {
         shop cancels 1     -> again: #1 ann x2 @100 released revoked by P1
         ann orders 1       -> no: released
         bob claims         -> #2 bob x1 @100 ordered until 120
-        @500
+        @500               -> #2 bob x1 @100 released pay_expired
         stock              -> 2 of 2 left
         claim 1            -> #1 ann x2 @100 released revoked by P1
     "
@@ -53,7 +53,7 @@ rules! {
         ann claims         -> #1 ann x1 @100 held until 50
         shop revokes 1     -> no: not_paid
         ann orders 1       -> #1 ann x1 @100 ordered until 100
-        @200
+        @200               -> #1 ann x1 @100 released pay_expired
         P1 pays 100 for 1  -> regranted #2 ann x1 @100 paid by P1 for #1
         shop revokes 1     -> no: released
         shop revokes 2     -> #2 ann x1 @100 released revoked by P1 for #1

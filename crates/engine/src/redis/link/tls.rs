@@ -24,7 +24,6 @@ pub enum TlsError {
         path: PathBuf,
         /// Where it was named.
         setting: &'static str,
-        /// Why.
         source: io::Error,
     },
     /// A file does not hold what it should.
@@ -40,7 +39,6 @@ pub enum TlsError {
         setting: &'static str,
         /// What should be in it.
         what: &'static str,
-        /// Why.
         source: Option<pem::Error>,
     },
     /// The key belongs to another certificate, or is of a kind that cannot be used.
@@ -50,7 +48,6 @@ pub enum TlsError {
         cert: PathBuf,
         /// The key.
         key: PathBuf,
-        /// Why.
         source: rustls::Error,
     },
     /// The system trusts nobody.
