@@ -42,7 +42,7 @@ impl Secret {
         &self.0
     }
 
-    /// A key for one purpose, of which this one cannot be told.
+    /// Derives a key for one purpose. Nobody can compute this key from that one.
     #[must_use]
     pub fn derive(&self, purpose: &str) -> Self {
         let mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::crowd::Crowd;
 use crate::http::{Answer, Question, text};
-use crate::ledger::{Settled, State};
 use crate::sales::{Deadlines, PRICE_CENTS, SHORT_PAY_SECS, Sale};
+use crate::tally::{Settled, State};
 
 /// Out of a hundred claims, those of somebody who has bought before.
 const COMES_AGAIN: u32 = 25;
@@ -82,7 +82,7 @@ impl Buyer {
             return;
         }
         let at = self.crowd.clock.ms();
-        let told = self.crowd.ledger().granted(&user, &key, &answer.body, at);
+        let told = self.crowd.tally().granted(&user, &key, &answer.body, at);
         let id = answer.text("claim_id").to_owned();
         let own = Own { sale, user: &user, id, quantity: quantity.into() };
         match told {
@@ -95,7 +95,7 @@ impl Buyer {
     async fn go_on_holding(&mut self, own: &Own<'_>) {
         let dice = self.random.below(100);
         if dice < ORDERS {
-            self.crowd.ledger().asks(&own.id, |asked| asked.order = true);
+            self.crowd.tally().asks(&own.id, |asked| asked.order = true);
             let path = format!("/api/v1/claims/{}/order", own.id);
             if self.change(own, "orders", || Question::post(path.clone())).await
                 == Some(State::Ordered)
@@ -120,7 +120,7 @@ impl Buyer {
             if self.random.percent(50) {
                 self.give_up(own).await;
             } else {
-                self.crowd.ledger().asks(&own.id, |asked| asked.release = true);
+                self.crowd.tally().asks(&own.id, |asked| asked.release = true);
                 let path = format!("/api/v1/orders/{}/cancel", own.id);
                 self.change(own, "cancels", || Question::post(path.clone())).await;
             }
@@ -128,7 +128,7 @@ impl Buyer {
     }
 
     async fn give_up(&mut self, own: &Own<'_>) {
-        self.crowd.ledger().asks(&own.id, |asked| asked.release = true);
+        self.crowd.tally().asks(&own.id, |asked| asked.release = true);
         let path = format!("/api/v1/claims/{}", own.id);
         self.change(own, "gives up", || Question::new("DELETE", path.clone())).await;
     }
@@ -148,7 +148,7 @@ impl Buyer {
             State::read(answer.text("state")).or(order_state(&answer.body))
         } else {
             if ["no_such_claim", "no_such_order"].contains(&answer.code()) {
-                self.crowd.ledger().is_missing(&own.id, &what);
+                self.crowd.tally().is_missing(&own.id, &what);
             } else {
                 self.expect(&what, &answer, &["released"]);
             }
@@ -156,7 +156,7 @@ impl Buyer {
         };
         if let Some(now) = now {
             let at = self.crowd.clock.ms();
-            self.crowd.ledger().told(&own.id, now, at);
+            self.crowd.tally().told(&own.id, now, at);
         }
         now
     }
@@ -164,7 +164,7 @@ impl Buyer {
     async fn pay(&mut self, own: &Own<'_>) {
         let amount = own.quantity * PRICE_CENTS;
         let payment = format!("pay-{}-{}", own.id, own.user);
-        self.crowd.ledger().sends(&payment, &own.id, own.user, amount);
+        self.crowd.tally().sends(&payment, &own.id, own.user, amount);
         let times = if self.random.percent(TOLD_TWICE) { 2 } else { 1 };
         for _ in 0..times {
             let what = format!("{} pays {}", own.user, own.id);
@@ -180,27 +180,27 @@ impl Buyer {
     fn settled(&self, own: &Own<'_>, payment: &str, answer: &Answer) {
         let at = self.crowd.clock.ms();
         let settled = read_settled(answer);
-        let mut ledger = self.crowd.ledger();
-        ledger.settled(payment, settled.clone(), at);
+        let mut tally = self.crowd.tally();
+        tally.settled(payment, settled.clone(), at);
         let Settled::Order(order) = settled else { return };
         let view = &answer.body["order"];
         if text(view, "user_id") != own.user {
-            ledger.complain(format!("{} paid {}, and it paid: {view}", own.user, own.id));
+            tally.complain(format!("{} paid {}, and it paid: {view}", own.user, own.id));
         } else if order == own.id {
-            ledger.told(&order, State::Paid, at);
+            tally.told(&order, State::Paid, at);
         } else {
             // Bought anew, in place of the claim that ran out.
-            ledger.told(&own.id, State::Released, at);
+            tally.told(&own.id, State::Released, at);
             let claim = json!({ "claim_id": order, "sale_id": own.sale.id, "state": "paid",
                 "user_id": own.user, "quantity": own.quantity });
-            ledger.granted(own.user, "", &claim, at);
+            tally.granted(own.user, "", &claim, at);
         }
     }
 
     /// A refusal must be one of those that can be.
     fn expect(&self, what: &str, answer: &Answer, codes: &[&str]) {
         if !codes.contains(&answer.code()) {
-            self.crowd.ledger().complain(format!("{what}: {} {}", answer.status, answer.body));
+            self.crowd.tally().complain(format!("{what}: {} {}", answer.status, answer.body));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Buyers at the doors of the shop, all the while: they claim with a key, order, give up, pay, pay
 //! late, tell a payment twice, and ask again, at one door and then the other, until they are
-//! answered. What they are told goes into the ledger.
+//! answered. What they are told goes into the tally.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -14,8 +14,8 @@ use tokio::task::JoinHandle;
 use crate::buyer::Buyer;
 use crate::clock::Clock;
 use crate::http::{Answer, Question};
-use crate::ledger::Ledger;
 use crate::sales::{self, KINDS, Sale};
+use crate::tally::Tally;
 
 /// Buyers at work at the same time.
 const BUYERS: u32 = 16;
@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(50);
 pub(crate) struct Crowd {
     pub(crate) doors: Vec<SocketAddr>,
     pub(crate) clock: Clock,
-    ledger: Mutex<Ledger>,
+    tally: Mutex<Tally>,
     open: Mutex<Vec<Sale>>,
     buyers: AtomicU32,
     /// No new buyers come.
@@ -52,7 +52,7 @@ impl Crowd {
         let crowd = Arc::new(Self {
             doors,
             clock,
-            ledger: Mutex::default(),
+            tally: Mutex::default(),
             open: Mutex::default(),
             buyers: AtomicU32::new(0),
             closing: AtomicBool::new(false),
@@ -68,7 +68,7 @@ impl Crowd {
     }
 
     /// Lets nobody in any more, and waits until everybody has their answers, or for `limit`.
-    /// Whoever has none then is in the ledger as unanswered.
+    /// Whoever has none then is in the tally as unanswered.
     pub(crate) async fn end(&self, tasks: Vec<JoinHandle<()>>, limit: Duration) {
         self.closing.store(true, Ordering::SeqCst);
         let started = self.clock.elapsed();
@@ -80,13 +80,13 @@ impl Crowd {
         }
         for task in tasks {
             if let Err(error) = task.await {
-                self.ledger().complain(format!("a buyer fell over: {error}"));
+                self.tally().complain(format!("a buyer fell over: {error}"));
             }
         }
     }
 
-    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn is_closing(&self) -> bool {
@@ -102,7 +102,7 @@ impl Crowd {
     /// A sale that was opened is not there: nobody goes there any more.
     pub(crate) fn is_missing(&self, sale: &Sale, what: &str) {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|open| open.id != sale.id);
-        self.ledger().contradicts(sale.opened_at, format!("{what}: the sale is not there"));
+        self.tally().contradicts(sale.opened_at, format!("{what}: the sale is not there"));
     }
 
     /// A number that no other buyer has.
@@ -123,13 +123,13 @@ impl Crowd {
             match answer {
                 Some(answer) if answer.is_definite() => return Some(answer),
                 Some(answer) if answer.code() == "internal" => {
-                    self.ledger().complain(format!("{what}: {}", answer.body));
+                    self.tally().complain(format!("{what}: {}", answer.body));
                 }
                 _ => {}
             }
-            self.ledger().unknown += 1;
+            self.tally().unknown += 1;
             if self.over.load(Ordering::SeqCst) {
-                self.ledger().unanswered.push(what.to_owned());
+                self.tally().unanswered.push(what.to_owned());
                 return None;
             }
             tokio::time::sleep(ASK_AGAIN).await;
@@ -146,11 +146,11 @@ impl Crowd {
                     return;
                 };
                 if !answer.is_success() {
-                    self.ledger().complain(format!("{what}: {}", answer.body));
+                    self.tally().complain(format!("{what}: {}", answer.body));
                     continue;
                 }
                 sale.opened_at = self.clock.ms();
-                self.ledger().sales.insert(sale.id.clone(), sale.clone());
+                self.tally().sales.insert(sale.id.clone(), sale.clone());
                 let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
                 open.push(sale);
                 let old = open.len().saturating_sub(OPEN_GENERATIONS * KINDS);

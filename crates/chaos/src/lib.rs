@@ -2,7 +2,7 @@
 //!
 //! Real nodes on real servers, which are killed, stopped, cut off, filled, flushed and failed over
 //! by a schedule that a seed determines ([`Fault`], [`Setting`]). Buyers go on all the while, and a
-//! ledger outside of everything keeps what they were told. It knows the product only by HTTP, its
+//! tally outside of everything keeps what they were told. It knows the product only by HTTP, its
 //! command line and its handbook; at the end it is held against all books.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "what a chore prints is its result")]
@@ -20,12 +20,12 @@ mod fault;
 mod figures;
 mod http;
 mod keys;
-mod ledger;
 mod round;
 mod sales;
 mod schedule;
 mod setting;
 mod shop;
+mod tally;
 mod verdict;
 mod world;
 

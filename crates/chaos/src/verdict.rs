@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::crowd::Crowd;
 use crate::figures::Figures;
-use crate::ledger::{Claim, Ledger};
+use crate::tally::{Claim, Tally};
 use crate::world::{Notes, World};
 
 mod books;
@@ -48,32 +48,32 @@ impl Verdict {
         let notes = world.notes().clone();
         let excuses = Excuses::of(&notes);
         let mut verdict = Self { wrong: notes.wrong, ..Self::default() };
-        let ledger = std::mem::take(&mut *crowd.ledger());
+        let tally = std::mem::take(&mut *crowd.tally());
         verdict.counted = Figures {
             rounds: 1,
-            claims: ledger.claims.len(),
-            payments: ledger.payments.len(),
-            unknown: ledger.unknown,
-            silence_ms: ledger.silence_ms,
+            claims: tally.claims.len(),
+            payments: tally.payments.len(),
+            unknown: tally.unknown,
+            silence_ms: tally.silence_ms,
             repairs: notes.repairs,
             ..Figures::default()
         };
-        for wrong in &ledger.wrong {
+        for wrong in &tally.wrong {
             verdict.blame(&excuses, wrong.against, wrong.what.clone());
         }
-        for what in &ledger.unanswered {
+        for what in &tally.unanswered {
             verdict.wrong.push(format!("never answered: {what}"));
         }
-        let seen = world.runtime.block_on(books::read(&crowd.doors, &ledger));
-        verdict.judge_claims(&ledger, &seen, &excuses);
-        verdict.judge_sales(&ledger, &seen, &excuses);
-        world.runtime.block_on(money::judge(&mut verdict, &crowd.doors, &ledger, &seen, &excuses));
+        let seen = world.runtime.block_on(books::read(&crowd.doors, &tally));
+        verdict.judge_claims(&tally, &seen, &excuses);
+        verdict.judge_sales(&tally, &seen, &excuses);
+        world.runtime.block_on(money::judge(&mut verdict, &crowd.doors, &tally, &seen, &excuses));
         let audit = world.shop.audit(&[]);
         if audit.code != Some(0) {
             verdict.wrong.push(format!("the audit ends with {:?}: {}", audit.code, audit.stderr));
             let named = audit.stderr.lines().filter_map(|line| line.split_once('\t'));
             for (id, what) in named {
-                let (told, seen) = (ledger.claims.get(id), seen.claims.get(id));
+                let (told, seen) = (tally.claims.get(id), seen.claims.get(id));
                 verdict.wrong.push(format!("{id}: {what}; told: {told:?}, now: {seen:?}"));
             }
         }
@@ -109,9 +109,9 @@ impl Verdict {
 
     /// Every claim is there, its owner's, in the state that was told or a later one; and no buyer
     /// has more than the limit.
-    fn judge_claims(&mut self, ledger: &Ledger, seen: &books::Seen, excuses: &Excuses) {
+    fn judge_claims(&mut self, tally: &Tally, seen: &books::Seen, excuses: &Excuses) {
         let mut has: BTreeMap<(&str, &str), u32> = BTreeMap::new();
-        for (id, claim) in &ledger.claims {
+        for (id, claim) in &tally.claims {
             let told_at = Some(claim.told_at);
             let Some(view) = seen.claims.get(id) else {
                 self.blame(excuses, told_at, format!("claim {id} is gone: {claim:?}"));
@@ -131,7 +131,7 @@ impl Verdict {
             }
         }
         for ((sale, user), units) in has {
-            let limit = ledger.sales[sale].limit;
+            let limit = tally.sales[sale].limit;
             if units > limit {
                 self.wrong.push(format!("{user} has {units} of {limit} in sale {sale}"));
             }
@@ -139,9 +139,9 @@ impl Verdict {
     }
 
     /// No sale has sold more than it had: by what was told, by the engine, by the records.
-    fn judge_sales(&mut self, ledger: &Ledger, seen: &books::Seen, excuses: &Excuses) {
-        for (id, sale) in &ledger.sales {
-            let claims = || ledger.claims.iter().filter(|(_, claim)| claim.sale == *id);
+    fn judge_sales(&mut self, tally: &Tally, seen: &books::Seen, excuses: &Excuses) {
+        for (id, sale) in &tally.sales {
+            let claims = || tally.claims.iter().filter(|(_, claim)| claim.sale == *id);
             let told: u32 = claims()
                 .filter(|(id, claim)| claim.is_surely_taken() && seen.claims.contains_key(*id))
                 .map(|(_, claim)| claim.quantity)
@@ -170,11 +170,11 @@ impl Verdict {
                 Some(_) => {}
             }
         }
-        self.judge_records(ledger, seen);
+        self.judge_records(tally, seen);
     }
 
     /// The lists of buyers show what the engine has.
-    fn judge_records(&mut self, ledger: &Ledger, seen: &books::Seen) {
+    fn judge_records(&mut self, tally: &Tally, seen: &books::Seen) {
         let owned = |(id, claim): (&String, &Claim)| {
             let view = seen.claims.get(id).filter(|view| view.user == claim.user)?;
             let listed = seen.orders.get(id).copied();
@@ -185,7 +185,7 @@ impl Verdict {
             };
             (!right).then(|| format!("claim {id} is {view:?}, but listed as {listed:?}"))
         };
-        let wrong: Vec<String> = ledger.claims.iter().filter_map(owned).collect();
+        let wrong: Vec<String> = tally.claims.iter().filter_map(owned).collect();
         self.wrong.extend(wrong);
     }
 }
@@ -196,12 +196,12 @@ mod tests {
 
     use super::books::{ClaimSeen, Seen};
     use super::{Excuses, ON_ITS_WAY_MS, Verdict};
-    use crate::ledger::{Ledger, State};
     use crate::sales::{self, Sale};
+    use crate::tally::{State, Tally};
 
     /// Two buyers, one with a paid unit and one with two ordered ones, and books that say the same.
-    fn sold() -> (Ledger, Seen) {
-        let mut ledger = Ledger::default();
+    fn sold() -> (Tally, Seen) {
+        let mut tally = Tally::default();
         let mut seen = Seen::default();
         let sale = sales::generation(0)[2].clone();
         let id = sale.id.clone();
@@ -211,8 +211,8 @@ mod tests {
             let claim = format!("{id}-{number}");
             let view = json!({ "claim_id": claim, "sale_id": id, "user_id": user, "state": state,
                 "quantity": units, "order_id": claim });
-            ledger.sales.entry(id.clone()).or_insert(sale.clone());
-            ledger.granted(user, user, &view, 7);
+            tally.sales.entry(id.clone()).or_insert(sale.clone());
+            tally.granted(user, user, &view, 7);
             seen.take_claim(&claim, &view);
             seen.list(&json!({ "order_id": claim, "sale_id": id, "status": status,
                 "items": [{ "quantity": units }] }));
@@ -220,23 +220,23 @@ mod tests {
         let view = json!({ "stock": sale.stock, "available": sale.stock - 3, "held": 0,
             "ordered": 2, "paid": 1 });
         seen.take_sale(&id, &view);
-        (ledger, seen)
+        (tally, seen)
     }
 
-    fn wrong(change: impl FnOnce(&mut Ledger, &mut Seen)) -> Vec<String> {
-        let (mut ledger, mut seen) = sold();
-        change(&mut ledger, &mut seen);
+    fn wrong(change: impl FnOnce(&mut Tally, &mut Seen)) -> Vec<String> {
+        let (mut tally, mut seen) = sold();
+        change(&mut tally, &mut seen);
         let nothing = Excuses { losses: Vec::new(), loss_said: false };
         let mut verdict = Verdict::default();
-        verdict.judge_claims(&ledger, &seen, &nothing);
-        verdict.judge_sales(&ledger, &seen, &nothing);
+        verdict.judge_claims(&tally, &seen, &nothing);
+        verdict.judge_sales(&tally, &seen, &nothing);
         verdict.wrong
     }
 
     #[test]
     fn books_that_agree_are_good_and_each_difference_is_found() {
         assert_eq!(wrong(|_, _| {}), Vec::<String>::new());
-        let is_found = |words: &str, change: fn(&mut Ledger, &mut Seen)| {
+        let is_found = |words: &str, change: fn(&mut Tally, &mut Seen)| {
             let wrong = wrong(change);
             assert!(wrong.iter().any(|what| what.contains(words)), "{words}: {wrong:?}");
         };
@@ -245,11 +245,11 @@ mod tests {
         is_found("told: ", |_, seen| claim(seen, "12-1").state = State::Ordered);
         is_found("told: ", |_, seen| claim(seen, "12-2").quantity = 1);
         is_found("listed as", |_, seen| seen.orders.clear());
-        is_found("b has 2 of 1", |ledger, _| sale(ledger).limit = 1);
-        is_found("buyers: 3 of 2", |ledger, _| sale(ledger).stock = 2);
-        is_found("engine: 3 of 2", |ledger, _| sale(ledger).stock = 2);
-        is_found("records: 3 of 2", |ledger, _| sale(ledger).stock = 2);
-        is_found("yet buyers have 1 units", |ledger, _| drop(ledger.claims.remove("12-2")));
+        is_found("b has 2 of 1", |tally, _| sale(tally).limit = 1);
+        is_found("buyers: 3 of 2", |tally, _| sale(tally).stock = 2);
+        is_found("engine: 3 of 2", |tally, _| sale(tally).stock = 2);
+        is_found("records: 3 of 2", |tally, _| sale(tally).stock = 2);
+        is_found("yet buyers have 1 units", |tally, _| drop(tally.claims.remove("12-2")));
         is_found("cannot be read", |_, seen| seen.sales.clear());
     }
 
@@ -257,8 +257,8 @@ mod tests {
         seen.claims.get_mut(id).expect("sold")
     }
 
-    fn sale(ledger: &mut Ledger) -> &mut Sale {
-        ledger.sales.get_mut("12").expect("sold in")
+    fn sale(tally: &mut Tally) -> &mut Sale {
+        tally.sales.get_mut("12").expect("sold in")
     }
 
     #[test]

@@ -11,8 +11,7 @@ pub trait Clock: std::fmt::Debug + Send + Sync + 'static {
     /// The time now.
     fn now(&self) -> Timestamp;
 
-    /// Whether it is the clock of a machine, of which others have one too, and not one that only
-    /// whoever holds it can see and move.
+    /// True for the clock of a machine, false for a clock that only a test can move.
     fn is_of_machine(&self) -> bool {
         false
     }

@@ -11,17 +11,17 @@
 //! It is exact, and slower than the others: each decision is several trips to the database, and
 //! everybody who wants the same pool waits for the same row.
 
+mod batch;
 mod decide;
 mod excerpt;
 mod fault;
-mod lane;
 mod load;
 mod log;
+mod queue;
 mod rows;
 mod schema;
 mod sweep;
 mod tables;
-mod turn;
 mod write;
 
 use std::collections::BTreeSet;
@@ -39,8 +39,8 @@ use tokio::sync::watch;
 
 use self::excerpt::Excerpt;
 use self::fault::Fault;
-use self::lane::{Job, Lane, Task, Waiting};
 use self::load::{TermsCache, id};
+use self::queue::{Job, Queue, Task, Waiting};
 use self::rows::Fields;
 use self::tables::{CLAIMS, PAYMENTS, POOLS, TERMS};
 use crate::engine::assert_terms_are_sound;
@@ -99,7 +99,7 @@ struct Shared {
     /// Names this engine among all that were ever opened on the database.
     caller: i64,
     /// One for each partition.
-    lanes: Box<[Lane]>,
+    queues: Box<[Queue]>,
     terms: TermsCache,
     waiting: Arc<AtomicUsize>,
     stats: Stats,
@@ -136,7 +136,7 @@ impl Engine {
             clock,
             latest: AtomicI64::new(i64::MIN),
             caller,
-            lanes: (0..partitions).map(|_| Lane::default()).collect(),
+            queues: (0..partitions).map(|_| Queue::default()).collect(),
             terms: TermsCache::default(),
             waiting: Arc::default(),
             stats: Stats::default(),
@@ -251,7 +251,7 @@ impl Engine {
     pub async fn shut_down(&self) {
         self.shared.closed.store(true, Ordering::Release);
         let mut serving = self.shared.serving.subscribe();
-        let _gone = serving.wait_for(|lanes| *lanes == 0).await;
+        let _gone = serving.wait_for(|queues| *queues == 0).await;
         self.shared.ended.send_replace(true);
     }
 }
@@ -272,20 +272,20 @@ impl Shared {
         Ok(reply.expect("a command has a reply"))
     }
 
-    /// Puts a task in line, unless `max` wait already, and sees to it that somebody serves it.
+    /// Puts a task in the queue, unless `max` wait already, and sees to it that somebody serves it.
     fn submit(
         self: &Arc<Self>,
         task: Task,
         max: usize,
-    ) -> Result<tokio::sync::oneshot::Receiver<lane::Answer>, Error> {
+    ) -> Result<tokio::sync::oneshot::Receiver<queue::Answer>, Error> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::Unavailable);
         }
         let place = Waiting::take(&self.waiting, max).ok_or(Error::Overloaded)?;
         let (job, answer) = Job::new(task, place);
         let partition = self.partition_of(job.pool());
-        if self.lanes[usize::from(partition)].join(job) {
-            self.serving.send_modify(|lanes| *lanes += 1);
+        if self.queues[usize::from(partition)].join(job) {
+            self.serving.send_modify(|queues| *queues += 1);
             let shared = Arc::clone(self);
             tokio::spawn(async move { shared.serve(partition).await });
         }
@@ -439,7 +439,7 @@ impl Shared {
         found.iter().map(|row| rows::refund(row, pool)).collect()
     }
 
-    /// Pools in which something is overdue; none only if there is none.
+    /// All pools in which something is overdue.
     async fn overdue_pools(&self) -> Result<BTreeSet<PoolId>, Fault> {
         let now = self.now();
         let open = sql!("SELECT id FROM engine_pools WHERE held > 0 OR ordered > 0");
@@ -461,7 +461,7 @@ impl Shared {
     fn partition_of(&self, pool: PoolId) -> u16 {
         let mut mixed = pool.get().wrapping_mul(0x9E37_79B9_7F4A_7C15);
         mixed ^= mixed >> 32;
-        let partition = mixed % self.lanes.len() as u64;
+        let partition = mixed % self.queues.len() as u64;
         u16::try_from(partition).expect("there are at most 65,535 partitions")
     }
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::ledger::{Books, Verdict};
 use super::processor::Processor;
 use super::record::{Class, Percentiles, Recorder, Slice};
 use super::schedule::Spacing;
+use super::tally::{Books, Verdict};
 use super::wire::Protocol;
 use super::{Pace, Plan, Scenario};
 

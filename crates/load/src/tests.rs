@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use super::http::Http;
-use super::ledger::Books;
+use super::tally::Books;
 use super::wire::Wire;
 use super::*;
 
@@ -119,7 +119,7 @@ async fn a_lost_answer_is_asked_for_again_under_the_same_key() {
     let desk = work.desk();
     assert_eq!(desk.recorder.resent, 1);
     let books = Books { stock: 1, ordered: 1, ..Books::default() };
-    let verdict = desk.ledger.verdict(&books, 1);
+    let verdict = desk.tally.verdict(&books, 1);
     assert!(verdict.exact, "{verdict:?}");
 }
 

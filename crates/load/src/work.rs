@@ -5,11 +5,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::ask::{Answer, Ask, Verb, fault};
-use super::ledger::Ledger;
 use super::line::Line;
 use super::record::{Outcome, Recorder, Sample};
 use super::scenario::Script;
 use super::stopwatch::Stopwatch;
+use super::tally::Tally;
 use super::wire::Door;
 
 /// Where requests come from.
@@ -40,14 +40,14 @@ pub struct Work {
 #[derive(Debug)]
 pub struct Desk {
     pub script: Script,
-    pub ledger: Ledger,
+    pub tally: Tally,
     pub recorder: Recorder,
 }
 
 impl Work {
     /// The time begins to run.
     pub(crate) fn begin(door: Door, depth: usize, source: Source, script: Script) -> Self {
-        let desk = Desk { script, ledger: Ledger::default(), recorder: Recorder::new() };
+        let desk = Desk { script, tally: Tally::default(), recorder: Recorder::new() };
         let (watch, stopped) = (Stopwatch::start(), AtomicBool::new(false));
         Self { door, depth, source, watch, stopped, desk: Mutex::new(desk) }
     }
@@ -94,21 +94,21 @@ impl Work {
         };
         let mut desk = self.desk();
         desk.recorder.record(&sample);
-        desk.ledger.heard(ask, answer);
+        desk.tally.heard(ask, answer);
         desk.script.heard(ask, answer);
     }
 
     /// An answer did not come, and the request is sent again.
     pub fn lost(&self, ask: &Ask) {
         let mut desk = self.desk();
-        desk.ledger.lost(ask);
+        desk.tally.lost(ask);
         desk.recorder.resent += 1;
     }
 
     /// No answer ever came.
     pub fn unknown(&self, ask: &Ask, planned: Duration, sent: Duration) {
         self.answered(ask, &Answer::Unknown, planned, sent);
-        self.desk().ledger.unknown(ask);
+        self.desk().tally.unknown(ask);
     }
 
     /// It could not be sent.

@@ -204,7 +204,7 @@ async fn contest(tx: &mut Transaction, payment: &Payment) -> Result<Vec<Review>>
     Ok(made)
 }
 
-/// Gives a payment id to an order that was paid earlier than whoever has it.
+/// Gives a payment id to an order that was paid earlier than the order that has it now.
 async fn hand_over(tx: &mut Transaction, id: Value<'_>, (paid_at, order): Paid) -> Result<()> {
     let (pool, number) = (sql_id(order.pool).into(), order.number.into());
     let take =

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::buyer::order_state;
 use crate::http::{Answer, Question, text};
-use crate::ledger::{Ledger, State};
+use crate::tally::{State, Tally};
 
 /// Questions under way at the same time.
 const AT_ONCE: usize = 24;
@@ -63,10 +63,10 @@ pub(crate) struct Seen {
     pub(crate) recorded: BTreeMap<String, u32>,
 }
 
-/// Reads everything the ledger knows of.
-pub(crate) async fn read(doors: &[SocketAddr], ledger: &Ledger) -> Seen {
+/// Reads everything the tally knows of.
+pub(crate) async fn read(doors: &[SocketAddr], tally: &Tally) -> Seen {
     let mut seen = Seen::default();
-    let claims = ledger.claims.keys().map(|id| {
+    let claims = tally.claims.keys().map(|id| {
         let question = Question::get(format!("/api/v1/claims/{id}")).by_admin();
         (id.clone(), question)
     });
@@ -75,7 +75,7 @@ pub(crate) async fn read(doors: &[SocketAddr], ledger: &Ledger) -> Seen {
             seen.take_claim(&id, &answer.body);
         }
     }
-    let sales = ledger.sales.keys().map(|id| {
+    let sales = tally.sales.keys().map(|id| {
         let question = Question::get(format!("/api/v1/sales/{id}"));
         (id.clone(), question)
     });
@@ -84,7 +84,7 @@ pub(crate) async fn read(doors: &[SocketAddr], ledger: &Ledger) -> Seen {
             seen.take_sale(&id, &answer.body);
         }
     }
-    let users: BTreeSet<&String> = ledger.claims.values().map(|claim| &claim.user).collect();
+    let users: BTreeSet<&String> = tally.claims.values().map(|claim| &claim.user).collect();
     let lists = users.into_iter().map(|user| {
         let question = Question::get(format!("/api/v1/orders?limit={PAGE}")).by(user);
         (user.clone(), question)

@@ -10,8 +10,8 @@ use super::books::{Seen, ask_all};
 use super::{Excuses, Verdict};
 use crate::buyer::read_settled;
 use crate::http::{Question, text};
-use crate::ledger::{Ledger, Payment, Settled, State};
 use crate::sales::Deadlines;
+use crate::tally::{Payment, Settled, State, Tally};
 
 /// Pages of refunds that are read at the most, of a hundred each.
 const PAGES: usize = 500;
@@ -21,31 +21,31 @@ const PAGES: usize = 500;
 pub(super) async fn judge(
     verdict: &mut Verdict,
     doors: &[SocketAddr],
-    ledger: &Ledger,
+    tally: &Tally,
     seen: &Seen,
     excuses: &Excuses,
 ) {
-    for (id, payment) in &ledger.payments {
-        judge_outcome(verdict, ledger, seen, excuses, (id, payment));
+    for (id, payment) in &tally.payments {
+        judge_outcome(verdict, tally, seen, excuses, (id, payment));
     }
     let owed = refunds(verdict, doors[0]).await;
-    for (id, payment) in &ledger.payments {
+    for (id, payment) in &tally.payments {
         if matches!(payment.settled, Some(Settled::Refund(_))) && !owed.contains(id) {
             let what = format!("payment {id} is owed back, yet not listed: {payment:?}");
             verdict.blame(excuses, Some(payment.told_at), what);
         }
     }
-    for id in owed.iter().filter(|id| !ledger.payments.contains_key(*id)) {
+    for id in owed.iter().filter(|id| !tally.payments.contains_key(*id)) {
         verdict.wrong.push(format!("payment {id} is owed back, and nobody sent it"));
     }
-    let again = ledger.payments.iter().filter(|(_, payment)| payment.settled.is_some());
+    let again = tally.payments.iter().filter(|(_, payment)| payment.settled.is_some());
     let again = again.map(|(id, payment)| {
         let Payment { order, amount_cents, .. } = payment;
         let body = json!({ "payment_id": id, "order_id": order, "amount_cents": amount_cents });
         (id.clone(), Question::callback(&body))
     });
     for (id, answer) in ask_all(doors, again).await {
-        let payment = &ledger.payments[&id];
+        let payment = &tally.payments[&id];
         let Some(answer) = answer else {
             verdict.wrong.push(format!("payment {id} told again gets no answer"));
             continue;
@@ -65,12 +65,12 @@ pub(super) async fn judge(
 /// The outcome is one that can be, and the order shows it.
 fn judge_outcome(
     verdict: &mut Verdict,
-    ledger: &Ledger,
+    tally: &Tally,
     seen: &Seen,
     excuses: &Excuses,
     (id, payment): (&str, &Payment),
 ) {
-    let claim = ledger.claims.get(&payment.order);
+    let claim = tally.claims.get(&payment.order);
     match &payment.settled {
         Some(Settled::Order(order)) => {
             let paid = seen

@@ -130,9 +130,9 @@ impl Shared {
         Ok((found, Some(turn)))
     }
 
-    /// Brings units from other buckets until there are as many as wanted, or none are left. Nothing
-    /// has happened to whoever needs them when it fails. As long as the turn is kept, no other
-    /// bucket borrows on this node, so what was brought can be asked for.
+    /// Brings units from other buckets until there are as many as wanted, or none are left. If it fails,
+    /// the claim that needs the units is unchanged. As long as the turn is kept, no other bucket borrows
+    /// on this node, so what was brought can be asked for.
     pub(super) async fn search(
         self: &Arc<Self>,
         cell: &Arc<Cell>,

@@ -120,7 +120,7 @@ impl Era {
         Known { position: self.position() }
     }
 
-    /// Whether a partition in this state is the one of which `known` was known when it was asked.
+    /// Whether a partition in this state still has everything that was `known` when it was asked.
     pub(super) fn fits(&self, known: Known, state: &PartitionState) -> bool {
         *self.name == *state.epoch && state.seq >= known.position && !state.torn
     }

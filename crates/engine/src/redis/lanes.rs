@@ -233,8 +233,8 @@ impl Shared {
 
     fn packed(&self, question: &Question<'_>, this: Try, server: ServerId) -> Pipeline {
         let Question { cell, lane, number, era, asks, time } = question;
-        // Replicas are waited for with the connection's own last write. So that an answer that changed
-        // nothing waits for what it rests on, whoever wrote that, it writes something, too.
+        // WAIT covers only this connection's last write. So a call that changes nothing still writes, and
+        // its answer waits for the earlier writes of others, too.
         let keep = this == Try::Again || self.link.place().wait > 0;
         let signed = |number: u64| i64::try_from(number).expect("counted from 1");
         let mut packer = Packer::default();

@@ -68,7 +68,8 @@ impl Memory {
             Now::Passing => empty.since.elapsed(),
         };
         let knows = |name: &str| self.buyers.contains(&self.hash.hash_one(name));
-        // Redis has another answer for nobody knows whom, and for more than one may have.
+        // Redis is asked if more than one unit is wanted, or if the sale counts by identity and the buyer
+        // has none: it may refuse for another reason.
         let plain = wish.quantity.get() == 1 && !(empty.by_identity && wish.identity.is_none());
         plain
             && age < empty.good_for

@@ -26,7 +26,7 @@ impl Engine {
     /// How many partitions there are; they are numbered from 0.
     #[must_use]
     pub fn partitions(&self) -> u16 {
-        u16::try_from(self.shared.lanes.len()).expect("they were counted in 16 bits")
+        u16::try_from(self.shared.queues.len()).expect("they were counted in 16 bits")
     }
 
     /// The position of the last event of each partition.

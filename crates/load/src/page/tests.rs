@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::html;
-use crate::ledger::{Books, Verdict};
 use crate::processor::Processor;
 use crate::record::{Class, Percentiles};
 use crate::result::{Audit, Ended, Got, Level, Machine, Point, Run, Wanted};
 use crate::scenario::Scenario;
+use crate::tally::{Books, Verdict};
 use crate::wire::Protocol;
 
 fn percentiles(us: u64) -> Percentiles {

@@ -1,8 +1,8 @@
 //! The promise of the whole thing: a server that is killed under load, again and again, loses
 //! nothing it said, doubles nothing it did not, and never sells more than there is.
 
-mod ledger;
 mod load;
+mod tally;
 
 use std::path::Path;
 use std::process::Command;
@@ -12,8 +12,8 @@ use qiang_testkit::Random;
 use tokio::sync::mpsc;
 
 use crate::process::{Process, command, run};
-use ledger::Ledger;
 use load::Market;
+use tally::Tally;
 
 const ROUNDS: u32 = 24;
 const CONNECTIONS: u32 = 16;
@@ -35,7 +35,7 @@ async fn p05_what_was_acknowledged_survives_every_kill() {
     let mut random = Random::new(seed);
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join(DATA);
-    let mut ledger = Ledger::default();
+    let mut tally = Tally::default();
     for round in 0..ROUNDS {
         if random.percent(25) {
             // In the middle of its start, wherever that is.
@@ -44,8 +44,8 @@ async fn p05_what_was_acknowledged_survives_every_kill() {
         let mut process = Process::start(&mut server(folder.path())).expect("it starts");
         let (answered, mut answers) = mpsc::unbounded_channel();
         let mut market = Market::enter(process.address, &data, answered).await;
-        ledger.settle(&mut market).await;
-        ledger.opened(market.open_sales().await);
+        tally.settle(&mut market).await;
+        tally.opened(market.open_sales().await);
         let market = Arc::new(market);
         let crowd: Vec<_> = (0..CONNECTIONS)
             .map(|place| {
@@ -58,19 +58,19 @@ async fn p05_what_was_acknowledged_survives_every_kill() {
         }
         process.kill();
         for one in crowd {
-            ledger.asked(one.await.expect("no panic"));
+            tally.asked(one.await.expect("no panic"));
         }
     }
     let offline = run(folder.path(), &["audit", "--data", DATA]);
     assert_eq!(offline.code, Some(0), "{}{}", offline.stdout, offline.stderr);
     let process = Process::start(&mut server(folder.path())).expect("it starts");
     let mut market = Market::enter(process.address, &data, mpsc::unbounded_channel().0).await;
-    ledger.settle(&mut market).await;
-    ledger.check_all(&mut market).await;
+    tally.settle(&mut market).await;
+    tally.check_all(&mut market).await;
     assert!(process.terminate().0.success());
     let offline = run(folder.path(), &["audit", "--data", DATA]);
     assert_eq!(offline.code, Some(0), "{}{}", offline.stdout, offline.stderr);
-    println!("{}", ledger.summary());
+    println!("{}", tally.summary());
 }
 
 fn seed() -> u64 {

@@ -74,7 +74,7 @@ fn is_payment_of(row: &Payment, claim: &Claim) -> bool {
     }
 }
 
-/// What the engine had and the first replay had not must be in one that was made later.
+/// Claims that the engine had and the first replay lacked must be in a replay that was made later.
 fn check_newer(report: &mut Report, replayed: &Book, newer: &[Claim]) {
     for claim in newer {
         // It was cleared and forgotten since.

@@ -71,8 +71,8 @@ local now, epoch, known, number, pool_id, commands, keep, confirmed, server =
 
 local meta = redis.call('HMGET', META, 'epoch', 'seq', 'at', 'begun', 'ended')
 local seq = tonumber(meta[2] or '0')
--- A position does not tell when a state went back and others made it longer again; what a node has
--- changed, only that node changes.
+-- A position cannot show that a state went back if other nodes have written since. So each node also
+-- keeps the number of its own last change.
 local last_change = tonumber(redis.call('GET', NODE) or '0')
 local torn = meta[4] ~= meta[5]
 if meta[1] ~= epoch or seq < known or last_change < confirmed or torn then
@@ -97,10 +97,9 @@ if now < 0 then
 end
 now = math.max(now, tonumber(meta[3] or '0'))
 
--- A crash may leave the server's append-only file with half a call at its end. Some servers then cut
--- off the last command of it and no more, and carry out the others one start later, before what was
--- decided instead. So calls that write are counted first, and that count is the last thing they write:
--- where the two differ, half a call was carried out, or one that is not what happened.
+-- A crash may leave half a call at the end of the server's append-only file. Some servers cut off only
+-- its last command and run the rest at the next start. So each call that writes sets `begun` first and
+-- `ended` last: where they differ, half a call was run.
 local begun = nil
 local function write(...)
     if not begun then

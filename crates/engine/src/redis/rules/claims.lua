@@ -24,8 +24,8 @@ local function check_limit(latest, had, quantity)
     end
 end
 
--- What somebody hears whose only unit is taken by this claim. An account never hears of the claim of
--- another one, and nobody that they have what was released.
+-- The refusal for a buyer who has reached a limit of one. The claim of another account is never named,
+-- and a released claim is never called theirs.
 local function has_one(latest, user)
     local claim = claim_of(latest)
     if claim and claim[C_USER] ~= user then
@@ -58,8 +58,8 @@ local function end_of(ends, i)
     return i == 0 and 0 or struct.unpack('>I4', ends, i * 4 - 3)
 end
 
--- What those picked say of themselves, one behind the other. Whatever becomes a text here costs by
--- the byte, so most are cut out of what came as it is.
+-- The own parts of the picked claims, one behind the other. Making strings in Lua costs by the byte, so
+-- a run of neighbours is cut out as one piece.
 local function own_of(own, ends, picked, from, to)
     local first, last = picked[from], picked[to]
     if last - first == to - from then

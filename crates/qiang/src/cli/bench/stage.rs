@@ -149,8 +149,8 @@ impl Bench {
         };
         let desk = work.desk();
         let verdict = match &books {
-            Ok(books) => desk.ledger.verdict(books, self.plan.scenario.limit_per_user()),
-            Err(error) => desk.ledger.unproven(&format!("{error:#}")),
+            Ok(books) => desk.tally.verdict(books, self.plan.scenario.limit_per_user()),
+            Err(error) => desk.tally.unproven(&format!("{error:#}")),
         };
         let by_request = desk.recorder.by_verb().into_iter();
         Ok(Run {

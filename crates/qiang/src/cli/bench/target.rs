@@ -18,8 +18,8 @@ use crate::config::Config;
 use qiang_app::client::{Client, Response};
 use qiang_app::secrets::{self, Secret, Secrets};
 use qiang_app::token::{Key, Principal, Role};
-use qiang_load::ledger::Books;
 use qiang_load::result::Audit;
+use qiang_load::tally::Books;
 
 /// An audit of millions of claims takes its time.
 const AUDIT_PATIENCE: Duration = Duration::from_secs(3_600);

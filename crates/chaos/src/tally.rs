@@ -112,7 +112,7 @@ pub(crate) struct Wrong {
 
 /// The book.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct Tally {
     pub(crate) sales: BTreeMap<String, Sale>,
     pub(crate) claims: BTreeMap<String, Claim>,
     pub(crate) payments: BTreeMap<String, Payment>,
@@ -126,7 +126,7 @@ pub(crate) struct Ledger {
     pub(crate) wrong: Vec<Wrong>,
 }
 
-impl Ledger {
+impl Tally {
     /// Notes what nothing excuses.
     pub(crate) fn complain(&mut self, what: String) {
         self.note(Wrong { what, against: None });
@@ -235,60 +235,60 @@ impl Ledger {
 mod tests {
     use serde_json::json;
 
-    use super::{Ledger, Settled, State};
+    use super::{Settled, State, Tally};
     use crate::sales;
 
-    fn ledger() -> Ledger {
-        let mut ledger = Ledger::default();
+    fn tally() -> Tally {
+        let mut tally = Tally::default();
         for sale in sales::generation(0) {
-            ledger.sales.insert(sale.id.clone(), sale);
+            tally.sales.insert(sale.id.clone(), sale);
         }
-        ledger
+        tally
     }
 
-    fn grant(ledger: &mut Ledger, user: &str, key: &str, id: &str, state: &str) {
+    fn grant(tally: &mut Tally, user: &str, key: &str, id: &str, state: &str) {
         let sale = id.split('-').next().unwrap();
         let view = json!({ "claim_id": id, "sale_id": sale, "state": state, "user_id": user,
             "quantity": 1 });
-        ledger.granted(user, key, &view, 5);
+        tally.granted(user, key, &view, 5);
     }
 
     #[test]
     fn one_number_for_two_buyers_is_wrong_and_a_repetition_is_not() {
-        let mut ledger = ledger();
-        grant(&mut ledger, "a", "k", "10-1", "ordered");
-        grant(&mut ledger, "a", "k", "10-1", "ordered");
-        assert!(ledger.wrong.is_empty(), "{:?}", ledger.wrong);
-        grant(&mut ledger, "b", "l", "10-1", "ordered");
-        grant(&mut ledger, "a", "m", "10-1", "ordered");
-        assert_eq!(ledger.wrong.len(), 2, "{:?}", ledger.wrong);
+        let mut tally = tally();
+        grant(&mut tally, "a", "k", "10-1", "ordered");
+        grant(&mut tally, "a", "k", "10-1", "ordered");
+        assert!(tally.wrong.is_empty(), "{:?}", tally.wrong);
+        grant(&mut tally, "b", "l", "10-1", "ordered");
+        grant(&mut tally, "a", "m", "10-1", "ordered");
+        assert_eq!(tally.wrong.len(), 2, "{:?}", tally.wrong);
     }
 
     #[test]
     fn a_claim_goes_only_where_its_buyer_or_its_deadline_sent_it() {
-        let mut ledger = ledger();
-        grant(&mut ledger, "a", "k", "10-1", "ordered");
-        ledger.told("10-1", State::Released, 6);
-        assert_eq!(ledger.wrong.len(), 1, "nobody gave it up");
-        ledger.asks("10-1", |asked| asked.release = true);
-        ledger.told("10-1", State::Released, 7);
-        ledger.told("10-1", State::Ordered, 8);
-        assert_eq!(ledger.wrong.len(), 2, "released is final");
-        grant(&mut ledger, "b", "l", "11-1", "held");
-        ledger.told("11-1", State::Released, 9);
-        assert_eq!(ledger.wrong.len(), 2, "its time may be over");
+        let mut tally = tally();
+        grant(&mut tally, "a", "k", "10-1", "ordered");
+        tally.told("10-1", State::Released, 6);
+        assert_eq!(tally.wrong.len(), 1, "nobody gave it up");
+        tally.asks("10-1", |asked| asked.release = true);
+        tally.told("10-1", State::Released, 7);
+        tally.told("10-1", State::Ordered, 8);
+        assert_eq!(tally.wrong.len(), 2, "released is final");
+        grant(&mut tally, "b", "l", "11-1", "held");
+        tally.told("11-1", State::Released, 9);
+        assert_eq!(tally.wrong.len(), 2, "its time may be over");
     }
 
     #[test]
     fn a_payment_has_one_outcome() {
-        let mut ledger = ledger();
-        grant(&mut ledger, "a", "k", "10-1", "ordered");
-        ledger.sends("p", "10-1", "a", 100);
+        let mut tally = tally();
+        grant(&mut tally, "a", "k", "10-1", "ordered");
+        tally.sends("p", "10-1", "a", 100);
         for _ in 0..2 {
-            ledger.settled("p", Settled::Order("10-1".into()), 9);
+            tally.settled("p", Settled::Order("10-1".into()), 9);
         }
-        assert!(ledger.wrong.is_empty(), "{:?}", ledger.wrong);
-        ledger.settled("p", Settled::Refund("late".into()), 10);
-        assert_eq!(ledger.wrong.len(), 1);
+        assert!(tally.wrong.is_empty(), "{:?}", tally.wrong);
+        tally.settled("p", Settled::Refund("late".into()), 10);
+        assert_eq!(tally.wrong.len(), 1);
     }
 }

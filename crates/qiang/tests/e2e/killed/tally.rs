@@ -8,7 +8,7 @@ use super::load::{Asked, Market, Sale, State, Step, user_id};
 
 /// Every claim that exists, as far as anybody was told.
 #[derive(Default)]
-pub(super) struct Ledger {
+pub(super) struct Tally {
     sales: Vec<Sale>,
     claims: Vec<Asked>,
     /// What was asked for since the last kill but one, and not looked at since.
@@ -19,7 +19,7 @@ pub(super) struct Ledger {
     unanswered_and_done: usize,
 }
 
-impl Ledger {
+impl Tally {
     pub(super) fn opened(&mut self, sales: Vec<Sale>) {
         self.touched = sales;
     }

@@ -1,7 +1,7 @@
-//! The line in front of a partition.
+//! The queue in front of a partition.
 //!
-//! A partition's transactions come one after the other anyway, so those of one process stand in
-//! line here instead of waiting for each other's locks, and as many as wait are decided in one
+//! A partition's transactions come one after the other anyway, so those of one process wait in a
+//! queue here instead of waiting for each other's locks, and as many as wait are decided in one
 //! transaction. What was asked is decided even if nobody waits for the answer any more.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -42,7 +42,7 @@ pub(super) type Answer = Result<Option<Reply>, Error>;
 pub(super) struct Waiting(Arc<AtomicUsize>);
 
 impl Waiting {
-    /// A place in line, if there are fewer than `max` who have one.
+    /// A place in the queue, if there are fewer than `max` who have one.
     pub(super) fn take(count: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
         let more = |waiting| (waiting < max).then_some(waiting + 1);
         let taken = count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
@@ -84,36 +84,36 @@ impl Job {
 
 /// Who waits for one partition.
 #[derive(Debug, Default)]
-pub(super) struct Lane {
-    line: Mutex<Line>,
+pub(super) struct Queue {
+    waiting: Mutex<Jobs>,
     /// Numbers the transactions of this process on this partition.
     calls: AtomicI64,
 }
 
 #[derive(Debug, Default)]
-struct Line {
+struct Jobs {
     jobs: VecDeque<Job>,
     served: bool,
 }
 
-impl Lane {
-    /// Joins the line. `true` means that nobody serves it, and the caller has to see to that.
+impl Queue {
+    /// Joins the queue. `true` means that nobody serves it, and the caller has to see to that.
     #[must_use]
     pub(super) fn join(&self, job: Job) -> bool {
-        let mut line = self.line();
-        line.jobs.push_back(job);
-        !std::mem::replace(&mut line.served, true)
+        let mut waiting = self.waiting();
+        waiting.jobs.push_back(job);
+        !std::mem::replace(&mut waiting.served, true)
     }
 
-    /// The next batch; `None` when nobody waits, and the line is not served any more.
+    /// The next batch; `None` when nobody waits, and the queue is not served any more.
     ///
     /// What changes a pool as a whole ends a batch: what was read of the pool before it holds no
     /// longer behind it.
     pub(super) fn next(&self) -> Option<Vec<Job>> {
-        let mut line = self.line();
+        let mut waiting = self.waiting();
         let mut batch = Vec::new();
         while batch.len() < MAX_BATCH
-            && let Some(job) = line.jobs.pop_front()
+            && let Some(job) = waiting.jobs.pop_front()
         {
             let last = changes_a_pool(&job);
             batch.push(job);
@@ -121,15 +121,15 @@ impl Lane {
                 break;
             }
         }
-        line.served = !batch.is_empty();
-        line.served.then_some(batch)
+        waiting.served = !batch.is_empty();
+        waiting.served.then_some(batch)
     }
 
-    /// Turns everybody away and leaves the line, after a panic in a batch.
+    /// Turns everybody away and leaves the queue, after a panic in a batch.
     pub(super) fn abandon(&self) {
-        let mut line = self.line();
-        line.served = false;
-        line.jobs.clear();
+        let mut waiting = self.waiting();
+        waiting.served = false;
+        waiting.jobs.clear();
     }
 
     /// The number of the next transaction.
@@ -137,9 +137,9 @@ impl Lane {
         self.calls.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    fn line(&self) -> MutexGuard<'_, Line> {
+    fn waiting(&self) -> MutexGuard<'_, Jobs> {
         // Nothing in there can be left half done.
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

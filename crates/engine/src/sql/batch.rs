@@ -15,8 +15,8 @@ use qiang_sql::{Transaction, sql};
 
 use super::Shared;
 use super::fault::Fault;
-use super::lane::{Answer, Job, Lane, Task, pools_of};
 use super::load::Loaded;
+use super::queue::{Answer, Job, Queue, Task, pools_of};
 use super::rows::Fields;
 use super::write::{Place, write};
 use crate::{Error, Stopwatch, chain};
@@ -46,16 +46,16 @@ enum End {
 }
 
 impl Shared {
-    /// Serves everybody in line, batch by batch.
+    /// Serves everybody in the queue, batch by batch.
     pub(super) async fn serve(&self, partition: u16) {
-        let lane = &self.lanes[usize::from(partition)];
-        let _serving = Serving { shared: self, lane };
-        while let Some(jobs) = lane.next() {
-            self.serve_batch(partition, lane, jobs).await;
+        let queue = &self.queues[usize::from(partition)];
+        let _serving = Serving { shared: self, queue };
+        while let Some(jobs) = queue.next() {
+            self.serve_batch(partition, queue, jobs).await;
         }
     }
 
-    async fn serve_batch(&self, partition: u16, lane: &Lane, mut jobs: Vec<Job>) {
+    async fn serve_batch(&self, partition: u16, queue: &Queue, mut jobs: Vec<Job>) {
         let watch = Stopwatch::start();
         let (mut pause, mut last) = (FIRST_PAUSE, None);
         loop {
@@ -71,7 +71,7 @@ impl Shared {
             if jobs.is_empty() {
                 return;
             }
-            match self.attempt(partition, lane, &jobs, &watch).await {
+            match self.attempt(partition, queue, &jobs, &watch).await {
                 Ok(End::Done(replies)) => {
                     for (job, reply) in jobs.into_iter().zip(replies) {
                         job.answer(Ok(reply));
@@ -104,11 +104,11 @@ impl Shared {
     async fn attempt(
         &self,
         partition: u16,
-        lane: &Lane,
+        queue: &Queue,
         jobs: &[Job],
         watch: &Stopwatch,
     ) -> Result<End, Fault> {
-        let preparing = self.in_time(watch, self.prepare(partition, lane, jobs));
+        let preparing = self.in_time(watch, self.prepare(partition, queue, jobs));
         let Prepared { transaction, replies, events, released, call } = preparing.await??;
         let end = || replies.map_or(End::More, End::Done);
         if events.is_empty() {
@@ -142,7 +142,12 @@ impl Shared {
     }
 
     /// Decides a batch and writes what comes of it, up to the commit.
-    async fn prepare(&self, partition: u16, lane: &Lane, jobs: &[Job]) -> Result<Prepared, Fault> {
+    async fn prepare(
+        &self,
+        partition: u16,
+        queue: &Queue,
+        jobs: &[Job],
+    ) -> Result<Prepared, Fault> {
         let mut transaction = self.database.begin().await?;
         let (seq, at) = lock(&mut transaction, partition).await?;
         // Time as the rules see it never goes back, whatever the clocks of all nodes do.
@@ -163,7 +168,7 @@ impl Shared {
         } else {
             None
         };
-        let call = lane.next_call();
+        let call = queue.next_call();
         if !events.is_empty() {
             let place = Place { partition, seq, at: now, caller: self.caller, call };
             write(&mut transaction, &loaded, &events, place).await?;
@@ -235,17 +240,17 @@ fn answer_all(jobs: Vec<Job>, answer: &Answer) {
     }
 }
 
-/// Leaves the line in order also when a batch panics: nobody waits for ever.
+/// Leaves the queue in order also when a batch panics: nobody waits for ever.
 struct Serving<'a> {
     shared: &'a Shared,
-    lane: &'a Lane,
+    queue: &'a Queue,
 }
 
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.lane.abandon();
+            self.queue.abandon();
         }
-        self.shared.serving.send_modify(|lanes| *lanes -= 1);
+        self.shared.serving.send_modify(|queues| *queues -= 1);
     }
 }

@@ -13,7 +13,7 @@ use super::words::{amount, many};
 
 /// What clients were told about one sale.
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub struct Tally {
     told: HashMap<u32, Told>,
     released: u64,
     /// Numbers that were granted to two requests.
@@ -66,7 +66,7 @@ pub struct Verdict {
     pub unknown: u64,
 }
 
-impl Ledger {
+impl Tally {
     /// An answer arrived.
     pub fn heard(&mut self, ask: &Ask, answer: &Answer) {
         let (number, first) = match *answer {
@@ -243,21 +243,21 @@ mod tests {
     }
 
     /// Each user is granted the claim of the number after theirs.
-    fn granted(users: u32) -> Ledger {
-        let mut ledger = Ledger::default();
+    fn granted(users: u32) -> Tally {
+        let mut tally = Tally::default();
         for user in 0..users {
-            ledger.heard(&ask(DONE, user), &Answer::Done { number: user + 1 });
-            ledger.heard(&ask(DONE, user), &Answer::Refused("already_claimed"));
+            tally.heard(&ask(DONE, user), &Answer::Done { number: user + 1 });
+            tally.heard(&ask(DONE, user), &Answer::Refused("already_claimed"));
         }
-        ledger
+        tally
     }
 
     fn ask(verb: Verb, user: u32) -> Ask {
         Ask { verb, user, key: 1 }
     }
 
-    fn check(ledger: &Ledger, books: &Books, line: &str) {
-        let verdict = ledger.verdict(books, 1);
+    fn check(tally: &Tally, books: &Books, line: &str) {
+        let verdict = tally.verdict(books, 1);
         assert_eq!(verdict.line, line);
         assert_eq!(verdict.exact, line.starts_with("exact: "));
     }
@@ -286,13 +286,13 @@ mod tests {
 
     #[test]
     fn a_payment_that_got_lost_is_found() {
-        let mut ledger = granted(2);
-        ledger.heard(&ask(Verb::Pay, 0), &Answer::Done { number: 0 });
-        ledger.heard(&ask(Verb::Pay, 0), &Answer::Again { number: 0 });
+        let mut tally = granted(2);
+        tally.heard(&ask(Verb::Pay, 0), &Answer::Done { number: 0 });
+        tally.heard(&ask(Verb::Pay, 0), &Answer::Again { number: 0 });
         let line = "NOT EXACT: clients were told of 1 unit paid, the server says 0";
-        check(&ledger, &books(2, 2), line);
+        check(&tally, &books(2, 2), line);
         let paid = Books { ordered: 1, paid: 1, ..books(2, 2) };
-        check(&ledger, &paid, "exact: 2 of 2 units granted to 2 users, books agree");
+        check(&tally, &paid, "exact: 2 of 2 units granted to 2 users, books agree");
     }
 
     #[test]
@@ -304,54 +304,54 @@ mod tests {
 
     #[test]
     fn one_number_for_two_is_found() {
-        let mut ledger = granted(2);
-        ledger.heard(&ask(DONE, 0), &Answer::Done { number: 1 });
-        check(&ledger, &books(2, 2), "NOT EXACT: 1 claim was granted twice");
-        let mut ledger = granted(2);
-        ledger.heard(&ask(DONE, 0), &Answer::Again { number: 2 });
-        check(&ledger, &books(2, 2), "NOT EXACT: 1 claim was told to two users");
+        let mut tally = granted(2);
+        tally.heard(&ask(DONE, 0), &Answer::Done { number: 1 });
+        check(&tally, &books(2, 2), "NOT EXACT: 1 claim was granted twice");
+        let mut tally = granted(2);
+        tally.heard(&ask(DONE, 0), &Answer::Again { number: 2 });
+        check(&tally, &books(2, 2), "NOT EXACT: 1 claim was told to two users");
     }
 
     #[test]
     fn a_user_over_the_limit_is_found() {
-        let mut ledger = granted(2);
-        ledger.heard(&ask(DONE, 0), &Answer::Done { number: 3 });
-        check(&ledger, &books(3, 3), "NOT EXACT: 1 user has more than allowed");
-        assert!(ledger.verdict(&books(3, 3), 2).exact);
+        let mut tally = granted(2);
+        tally.heard(&ask(DONE, 0), &Answer::Done { number: 3 });
+        check(&tally, &books(3, 3), "NOT EXACT: 1 user has more than allowed");
+        assert!(tally.verdict(&books(3, 3), 2).exact);
     }
 
     #[test]
     fn a_repetition_of_nothing_is_found_unless_an_answer_was_lost() {
-        let mut ledger = granted(2);
-        ledger.heard(&ask(DONE, 2), &Answer::Again { number: 3 });
-        check(&ledger, &books(3, 3), "NOT EXACT: 1 were repeated that nobody was granted");
-        ledger.lost(&ask(DONE, 2));
-        check(&ledger, &books(3, 3), "exact: 3 of 3 units granted to 3 users, books agree");
+        let mut tally = granted(2);
+        tally.heard(&ask(DONE, 2), &Answer::Again { number: 3 });
+        check(&tally, &books(3, 3), "NOT EXACT: 1 were repeated that nobody was granted");
+        tally.lost(&ask(DONE, 2));
+        check(&tally, &books(3, 3), "exact: 3 of 3 units granted to 3 users, books agree");
     }
 
     #[test]
     fn what_is_given_back_counts_once() {
-        let mut ledger = granted(5);
+        let mut tally = granted(5);
         for number in [1, 2, 2] {
-            ledger.heard(&ask(Verb::Release, 0), &Answer::Done { number });
+            tally.heard(&ask(Verb::Release, 0), &Answer::Done { number });
         }
         let line = "exact: 3 of 9 units taken (5 granted to 5 users, 2 given back), books agree";
-        check(&ledger, &books(9, 3), line);
+        check(&tally, &books(9, 3), line);
     }
 
     #[test]
     fn what_nobody_knows_is_not_guessed() {
-        let mut ledger = granted(5);
-        ledger.unknown(&ask(DONE, 7));
-        ledger.unknown(&ask(Verb::Look, 7));
+        let mut tally = granted(5);
+        tally.unknown(&ask(DONE, 7));
+        tally.unknown(&ask(Verb::Look, 7));
         let line = "NOT PROVEN: nobody knows the outcome of 1 request; everything else agrees";
-        check(&ledger, &books(9, 5), line);
-        check(&ledger, &books(9, 6), line);
+        check(&tally, &books(9, 5), line);
+        check(&tally, &books(9, 6), line);
         let line = "NOT EXACT: clients were told of 5 units taken, the server says 7";
-        check(&ledger, &books(9, 7), line);
-        ledger.unknown(&ask(Verb::Release, 7));
+        check(&tally, &books(9, 7), line);
+        tally.unknown(&ask(Verb::Release, 7));
         assert!(
-            ledger
+            tally
                 .verdict(&books(9, 4), 1)
                 .line
                 .starts_with("NOT PROVEN: nobody knows the outcome of 2 req")
