@@ -17,6 +17,7 @@ use qiang_store::jobs::{Job, Take};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::consumer::Stop;
+use crate::workers::Report;
 
 /// Jobs that one process runs at once.
 const MAX_AT_ONCE: usize = 8;
@@ -116,23 +117,14 @@ impl Runner {
 
     /// Runs what is due until told to stop; then what is under way may end within the grace, and
     /// the rest is somebody else's when its lease has run out.
-    pub async fn follow(self, stop: Stop) {
+    pub async fn follow(self, stop: Stop, mut report: Report) {
         if self.jobs.kinds.is_empty() {
             return;
         }
         let mut running = JoinSet::new();
         for look in 1_u32.. {
-            match self.take(Take::Due, MAX_AT_ONCE - running.len()).await {
-                Ok(jobs) => jobs.into_iter().for_each(|job| {
-                    running.spawn(self.clone().run(job));
-                }),
-                Err(error) => tracing::warn!("no jobs were taken: {}", qiang_engine::chain(&error)),
-            }
-            if look.is_multiple_of(LOOKS_FOR_PRUNING)
-                && let Err(error) = self.store.prune_jobs(KEEP).await
-            {
-                tracing::warn!("no jobs were forgotten: {}", qiang_engine::chain(&error));
-            }
+            let turned = self.look(look, &mut running).await;
+            report.heard(turned.map_err(Into::into));
             tokio::select! {
                 () = stop.token.cancelled() => break,
                 Some(_) = running.join_next() => {}
@@ -141,6 +133,17 @@ impl Runner {
         }
         let ending = async { while running.join_next().await.is_some() {} };
         let _in_time = tokio::time::timeout(stop.grace, ending).await;
+    }
+
+    /// Begins what is due, and forgets now and then what is long over.
+    async fn look(&self, look: u32, running: &mut JoinSet<()>) -> Result<(), qiang_store::Error> {
+        for job in self.take(Take::Due, MAX_AT_ONCE - running.len()).await? {
+            running.spawn(self.clone().run(job));
+        }
+        if look.is_multiple_of(LOOKS_FOR_PRUNING) {
+            self.store.prune_jobs(KEEP).await?;
+        }
+        Ok(())
     }
 
     /// Runs all jobs, also those that are not due yet, and those that they enqueue, until none

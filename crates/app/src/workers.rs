@@ -135,6 +135,13 @@ impl Workers {
         });
     }
 
+    /// The place on the board of a task that looks after itself.
+    #[must_use]
+    pub fn report(&self, name: &'static str) -> Report {
+        self.board.update(name, |_| {});
+        Report { board: self.board.clone(), name, failed: 0 }
+    }
+
     /// A task that looks after itself.
     pub fn add(&mut self, task: impl Future<Output = ()> + Send + 'static) {
         self.adopt(tokio::spawn(task));
@@ -152,6 +159,22 @@ impl Workers {
             // A panic in a task was reported when it happened.
             let _ended = task.await;
         }
+    }
+}
+
+/// Shows on the board how a task does that looks after itself.
+#[derive(Debug)]
+pub struct Report {
+    board: Board,
+    name: &'static str,
+    failed: u32,
+}
+
+impl Report {
+    /// Notes what became of a turn.
+    pub fn heard(&mut self, turned: Turn) {
+        let turned = turned.map_err(Wrong::Failed);
+        self.failed = self.board.heard(self.name, self.failed, turned);
     }
 }
 
@@ -276,5 +299,16 @@ mod tests {
         board.update("idle", |_| {});
         board.update("baker", |status| status.trouble = Some("no flour".into()));
         assert_eq!(board.trouble().as_deref(), Some("baker: no flour"));
+    }
+
+    #[tokio::test]
+    async fn a_task_that_looks_after_itself_shows_how_it_does() {
+        let board = Board::default();
+        let mut report = Workers::new(CancellationToken::new(), board.clone()).report("baker");
+        assert_eq!(board.all()["baker"], Status::default());
+        report.heard(Err("no flour".into()));
+        assert_eq!(board.trouble().as_deref(), Some("baker: no flour"));
+        report.heard(Ok(()));
+        assert_eq!((board.trouble(), board.all()["baker"].failures), (None, 1));
     }
 }

@@ -138,7 +138,8 @@ impl Server {
             let mut jobs = Jobs::default();
             domains.all().for_each(|domain| domain.add_jobs(&mut jobs));
             let runner = Runner::new(app.store.clone(), app.node.owner(), jobs);
-            workers.add(runner.follow(stop));
+            let report = workers.report("jobs");
+            workers.add(runner.follow(stop, report));
         }
         let mut spare = Spare::new(doors.connections());
         workers.after_pause("memory", give_back::LOOK_EVERY, move || spare.look());

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Jobs, MAX_AT_ONCE, Retries, Runner};
 use crate::consumer::Stop;
+use crate::workers::{Board, Workers};
 
 on_every_database!(
     what_is_enqueued_is_run_until_nothing_is_left,
@@ -132,22 +133,22 @@ async fn a_worker_that_is_killed_is_replaced(on: Dialect) {
         // A lease that is over at once, so that nobody has to wait for its end.
         Runner { lease: Duration::ZERO, ..db.runner(jobs) }
     };
-    for _ in 0..2 {
-        let stop = Stop { token: CancellationToken::new(), grace: Duration::ZERO };
-        let killed = tokio::spawn(runner(true).follow(stop));
+    let run_and_kill = async || {
+        let token = CancellationToken::new();
+        let report = Workers::new(token.clone(), Board::default()).report("jobs");
+        let stop = Stop { token, grace: Duration::ZERO };
+        let killed = tokio::spawn(runner(true).follow(stop, report));
         begun.notified().await;
         killed.abort();
         assert!(killed.await.expect_err("it was killed").is_cancelled());
-    }
+    };
+    run_and_kill().await;
+    run_and_kill().await;
     // It was run as often as it may be, and nobody knows what came of it.
     runner(false).run_until_empty().await.expect("works");
     assert_eq!(db.state("a").await, JobState::Dead);
     assert!(db.store.retry_job(KIND, "a").await.expect("works"));
-    let stop = Stop { token: CancellationToken::new(), grace: Duration::ZERO };
-    let killed = tokio::spawn(runner(true).follow(stop));
-    begun.notified().await;
-    killed.abort();
-    assert!(killed.await.expect_err("it was killed").is_cancelled());
+    run_and_kill().await;
     runner(false).run_until_empty().await.expect("works");
     assert_eq!(db.state("a").await, JobState::Done);
 }
