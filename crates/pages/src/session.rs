@@ -283,8 +283,7 @@ fn kept(
 ) -> Result<[(HeaderName, HeaderValue); 1], Problem> {
     let cookie = app.sessions.cookie(session, now);
     let seconds = (session.expires_at.millis() - now.millis()) / 1000;
-    let tls = app.config.http.public_origin.as_ref().is_some_and(|own| own.starts_with("https:"));
-    let secure = if tls { "; Secure" } else { "" };
+    let secure = if app.config.http.is_secure() { "; Secure" } else { "" };
     let text =
         format!("{COOKIE}={cookie}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}");
     let value = HeaderValue::from_str(&text).map_err(|_| Problem::new(Code::Internal))?;
