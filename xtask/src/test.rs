@@ -10,8 +10,8 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use qiang_testkit::servers::{
-    ASYNC_TIMEOUT, AXE, CHROMEDRIVER, K6, NODE, NODE_REDIS, OPENAPI_TYPESCRIPT, REDIS_PY,
-    SCHEMATHESIS,
+    ASYNC_TIMEOUT, AXE, CHROMEDRIVER, K6, NGINX, NODE, NODE_REDIS, OPENAPI_TYPESCRIPT, PROMETHEUS,
+    REDIS_PY, SCHEMATHESIS, VARNISH,
 };
 
 use crate::servers::{self, Running, Service};
@@ -29,7 +29,8 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
     if !wanted.is_empty() {
         // What the doors are tried with; a test that misses one says so.
         let doors = [ASYNC_TIMEOUT, AXE, CHROMEDRIVER, K6, NODE, NODE_REDIS, REDIS_PY];
-        servers::install(doors.into_iter().chain([OPENAPI_TYPESCRIPT, SCHEMATHESIS]));
+        let others = [NGINX, OPENAPI_TYPESCRIPT, PROMETHEUS, SCHEMATHESIS, VARNISH];
+        servers::install(doors.into_iter().chain(others));
     }
     let test = |args: &[&str], variables: &[(&'static str, String)]| {
         let urls = running.iter().map(|server| (server.service.shared().variable, server.url()));

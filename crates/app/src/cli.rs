@@ -9,6 +9,7 @@
 
 pub mod output;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -21,10 +22,11 @@ use qiang_engine::{Clock as _, SystemClock};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::client::{Client, Response};
+use crate::client::{Client, Response, Tls};
 use crate::config::Config;
 use crate::running;
 use crate::secrets::Secrets;
+use crate::tls::{self, Trust};
 use crate::token::{Key, Principal, Role};
 
 /// How long a token is good that a command makes for itself.
@@ -62,9 +64,14 @@ pub struct Misuse(pub &'static str);
 /// Which server a command asks. For the `Args` of a command, with `#[command(flatten)]`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ServerArgs {
-    /// A running server, like http://127.0.0.1:8080 [default: the one on the data folder]
+    /// A running server, like http://127.0.0.1:8080 or https://shop.example [default: the one on
+    /// the data folder]
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
+    /// With https: a PEM file with the certificate to trust, of the server or of its CA [default:
+    /// whom the system trusts]
+    #[arg(long, value_name = "FILE", requires = "url")]
+    pub ca: Option<PathBuf>,
     /// An admin's token for that server [default: $QIANG_TOKEN, or made with the keys in the data
     /// folder]
     #[arg(long, value_name = "TOKEN", requires = "url")]
@@ -75,16 +82,16 @@ impl ServerArgs {
     /// Connects to the server as an admin. `as_whom` is the name in the server's log.
     pub async fn connect(&self, config: &Config, as_whom: &str) -> anyhow::Result<Server> {
         let client = match &self.url {
-            Some(url) => Client::connect_url(url).await?,
+            Some(url) => Client::connect_url(url, self.ca.as_deref()).await?,
             None => {
-                let address = running::address(&config.data).with_context(|| {
+                let place = running::place(&config.data).with_context(|| {
                     format!(
                         "no server says that it works on {}: name one with --url",
                         config.data.display()
                     )
                 })?;
-                output::say(format_args!("asking the server at http://{address} …"));
-                Client::connect(address).await?
+                output::say(format_args!("asking the server at {place} …"));
+                Client::connect_tls(place.address, own_tls(config, place)?).await?
             }
         };
         let token = match token_for(self.url.as_deref(), self.token.as_deref()) {
@@ -125,6 +132,21 @@ impl Server {
         let headers = [(AUTHORIZATION, self.admin.clone())];
         done(&self.client.send_json(Method::POST, path, &headers, body).await?)
     }
+}
+
+/// What the server of this configuration, found by its note, is recognised by: its certificate, under
+/// whatever name.
+fn own_tls(config: &Config, place: running::Place) -> anyhow::Result<Option<Tls>> {
+    if !place.tls {
+        return Ok(None);
+    }
+    let files = config.http.tls.as_ref().with_context(|| {
+        format!(
+            "the server at {place} speaks TLS: run this with its configuration (`tls_cert` in \
+             [http]), or name it with --url, and its certificate with --ca"
+        )
+    })?;
+    Ok(Some(Tls { trust: Trust::only(files)?, name: tls::name_of(place.address) }))
 }
 
 fn done<T: DeserializeOwned>(answer: &Response) -> anyhow::Result<T> {

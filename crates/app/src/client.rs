@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 client over one connection that is kept open: for the demo's crowd, load,
+//! A small HTTP/1.1 client over one connection that is kept open, with TLS or without: for the demo's crowd, load,
 //! `audit --url` and the tests.
 //!
 //! It never sends a request twice. When the connection is gone the caller is told whether the
@@ -8,6 +8,7 @@
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use axum::http::header::{CONTENT_TYPE, HOST};
@@ -19,6 +20,10 @@ use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::{TcpStream, lookup_host};
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_util::either::Either;
+
+use crate::tls::{self, Trust};
 
 /// How long an answer may take unless [`Client::set_timeout`] says otherwise.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -30,8 +35,17 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub struct Client {
     address: SocketAddr,
     host: HeaderValue,
+    tls: Option<Tls>,
     sender: SendRequest<Full<Bytes>>,
     timeout: Duration,
+}
+
+/// Whom to trust, and under which name.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    pub trust: Trust,
+    /// What the certificate has to be for.
+    pub name: ServerName<'static>,
 }
 
 /// What a server answered.
@@ -48,8 +62,8 @@ pub struct Response {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Not `http://host:port`.
-    #[error("{url:?} is not an address like http://127.0.0.1:8080")]
+    /// Not `http://host:port` or `https://host:port`.
+    #[error("{url:?} is not an address like http://127.0.0.1:8080 or https://shop.example")]
     BadUrl {
         /// What was given.
         url: String,
@@ -57,6 +71,15 @@ pub enum Error {
     /// Nobody answers there.
     #[error("cannot connect to {to}")]
     Connect { to: String, source: std::io::Error },
+    /// The files for TLS cannot be used.
+    #[error(transparent)]
+    Trust(#[from] tls::Error),
+    /// The server is not one that is trusted, or does not speak TLS.
+    #[error(
+        "{to} is not trusted, or speaks no TLS (if its certificate is of a CA of your own, name \
+         that with --ca)"
+    )]
+    Untrusted { to: String, source: std::io::Error },
     /// The server does not speak HTTP/1.1, or hung up at once.
     #[error("cannot speak HTTP with the server")]
     Handshake(#[source] hyper::Error),
@@ -95,6 +118,8 @@ impl Error {
         match self {
             Self::BadUrl { .. }
             | Self::Connect { .. }
+            | Self::Trust(_)
+            | Self::Untrusted { .. }
             | Self::Handshake(_)
             | Self::BadRequest(_)
             | Self::Encode(_)
@@ -107,27 +132,40 @@ impl Error {
 impl Client {
     /// Connects to an address.
     pub async fn connect(address: SocketAddr) -> Result<Self, Error> {
-        let host = HeaderValue::from_str(&address.to_string()).expect("an address is ASCII");
-        Self::open(address, host, DEFAULT_TIMEOUT).await
+        Self::connect_tls(address, None).await
     }
 
-    /// Connects to the host and port of an `http://` URL; its path is not looked at.
-    pub async fn connect_url(url: &str) -> Result<Self, Error> {
+    /// The same, with TLS if there is whom to trust.
+    pub async fn connect_tls(address: SocketAddr, tls: Option<Tls>) -> Result<Self, Error> {
+        let host = HeaderValue::from_str(&address.to_string()).expect("an address is ASCII");
+        Self::open(address, host, tls, DEFAULT_TIMEOUT).await
+    }
+
+    /// Connects to the host and port of an `http://` or `https://` URL; its path is not looked at.
+    /// With `https` whoever the system trusts is trusted, or only those in the file `ca`.
+    pub async fn connect_url(url: &str, ca: Option<&Path>) -> Result<Self, Error> {
         let bad = || Error::BadUrl { url: url.to_owned() };
         let uri: Uri = url.parse().map_err(|_| bad())?;
         let authority = uri.authority().ok_or_else(bad)?;
-        if uri.scheme_str().is_some_and(|scheme| scheme != "http")
-            || authority.as_str().contains('@')
-        {
+        if authority.as_str().contains('@') {
             return Err(bad());
         }
-        let to = format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(80));
+        let bare = authority.host().trim_start_matches('[').trim_end_matches(']');
+        let (tls, port) = match uri.scheme_str() {
+            None | Some("http") => (None, 80),
+            Some("https") => {
+                let name = ServerName::try_from(bare.to_owned()).map_err(|_| bad())?;
+                (Some(Tls { trust: Trust::new(ca)?, name }), 443)
+            }
+            Some(_) => return Err(bad()),
+        };
+        let to = format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(port));
         let failed = |source| Error::Connect { to: to.clone(), source };
         let nowhere = || std::io::Error::other("the name has no address");
         let host = HeaderValue::from_str(authority.as_str()).map_err(|_| bad())?;
         let mut last = Error::Connect { to: to.clone(), source: nowhere() };
         for address in lookup_host(&to).await.map_err(failed)? {
-            match Self::open(address, host.clone(), DEFAULT_TIMEOUT).await {
+            match Self::open(address, host.clone(), tls.clone(), DEFAULT_TIMEOUT).await {
                 Ok(client) => return Ok(client),
                 Err(error) => last = error,
             }
@@ -138,13 +176,20 @@ impl Client {
     /// Replaces the connection by a new one to the same server. What was asked on the old one
     /// is not asked again.
     pub async fn reconnect(&mut self) -> Result<(), Error> {
-        *self = Self::open(self.address, self.host.clone(), self.timeout).await?;
+        let (host, tls) = (self.host.clone(), self.tls.clone());
+        *self = Self::open(self.address, host, tls, self.timeout).await?;
         Ok(())
     }
 
     /// How long an answer may take from now on.
     pub const fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
+    }
+
+    /// Whom it trusts, if it speaks TLS.
+    #[must_use]
+    pub const fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
     }
 
     /// Whether the connection is still there, as far as can be known without asking.
@@ -212,12 +257,22 @@ impl Client {
     async fn open(
         address: SocketAddr,
         host: HeaderValue,
+        tls: Option<Tls>,
         timeout: Duration,
     ) -> Result<Self, Error> {
         let failed = |source| Error::Connect { to: address.to_string(), source };
         let stream = tokio::time::timeout(timeout, TcpStream::connect(address)).await;
         let stream = stream.map_err(|late| failed(late.into()))?.map_err(failed)?;
         stream.set_nodelay(true).map_err(failed)?;
+        let stream = match &tls {
+            None => Either::Left(stream),
+            Some(Tls { trust, name }) => {
+                let untrusted = |source| Error::Untrusted { to: address.to_string(), source };
+                let greeted = tokio::time::timeout(timeout, trust.greet(name.clone(), stream));
+                let greeted = greeted.await.map_err(|late| untrusted(late.into()))?;
+                Either::Right(Box::new(greeted.map_err(untrusted)?))
+            }
+        };
         let (sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(Error::Handshake)?;
         tokio::spawn(async move {
@@ -226,7 +281,7 @@ impl Client {
                 tracing::debug!(%address, %error, "connection ended");
             }
         });
-        Ok(Self { address, host, sender, timeout })
+        Ok(Self { address, host, tls, sender, timeout })
     }
 
     async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Result<Response, Error> {

@@ -96,6 +96,8 @@ pub struct Http {
     pub health_listen: Option<SocketAddr>,
     /// Where people reach the pages, if that is not the address listened on: `https://shop.example`.
     pub public_origin: Option<String>,
+    /// What the door proves itself with; without, nothing is encrypted.
+    pub tls: Option<Tls>,
     /// Whose pages may call from a browser.
     pub cors_origins: Origins,
     /// A larger body is refused.
@@ -117,6 +119,8 @@ pub struct Http {
 /// PEM files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tls {
+    /// Where they are named: `http` or `resp`.
+    pub section: &'static str,
     /// The certificate, and those between it and one the clients trust.
     pub cert: PathBuf,
     /// Its private key.
@@ -325,11 +329,19 @@ impl Http {
         self.listen.ip().is_loopback() && self.public_origin.is_none()
     }
 
+    /// Whether browsers reach the pages by `https`, so that cookies must not travel without.
+    #[must_use]
+    pub fn is_secure(&self) -> bool {
+        let public = self.public_origin.as_ref();
+        self.tls.is_some() || public.is_some_and(|origin| origin.starts_with("https:"))
+    }
+
     fn take(layers: &mut Layers) -> Self {
         Self {
             listen: layers.text("http.listen", "127.0.0.1:8080", address),
             health_listen: layers.text("http.health_listen", "", address_or_none),
             public_origin: layers.text("http.public_origin", "", origin_or_none),
+            tls: Tls::take(layers, "http.tls_cert", "http.tls_key"),
             cors_origins: layers.text("http.cors_origins", "", origins),
             body_limit_bytes: layers.number("http.body_limit_bytes", 16 * 1024, 1024..=16 << 20),
             header_timeout: layers.millis("http.header_timeout_ms", 30_000, 100..=600_000),
@@ -357,7 +369,10 @@ impl Tls {
         let cert = layers.text(cert_key, "", path);
         let key = layers.text(key_key, "", path);
         let (alone, problem) = match (cert, key) {
-            (Some(cert), Some(key)) => return Some(Self { cert, key }),
+            (Some(cert), Some(key)) => {
+                let (section, _) = cert_key.split_once('.').unwrap_or(("", cert_key));
+                return Some(Self { section, cert, key });
+            }
             (None, None) => return None,
             (Some(_), None) => (cert_key, "is set, and `tls_key` is not"),
             (None, Some(_)) => (key_key, "is set, and `tls_cert` is not"),

@@ -295,7 +295,7 @@ pub fn page_limit(asked: Option<u32>, max: u32) -> Result<u32, Problem> {
 pub fn shown(headers: &HeaderMap) -> Result<Shown<'_>, Problem> {
     Ok(Shown {
         authorization: only(headers, &AUTHORIZATION)?,
-        cookie: session::find(headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes))?,
+        cookie: session::find(|| headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes))?,
         fetch_site: only(headers, &SEC_FETCH_SITE)?,
         origin: only(headers, &ORIGIN)?,
     })

@@ -22,6 +22,7 @@ pub mod running;
 pub mod schema;
 pub mod secrets;
 pub mod session;
+pub mod tls;
 pub mod token;
 pub mod whole;
 pub mod workers;

@@ -1,6 +1,7 @@
 //! A note in the data folder that says where the server of that folder listens, so that
 //! `qiang audit` and its kin find it.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -22,11 +23,27 @@ pub struct Note {
     path: PathBuf,
 }
 
+/// Where a server listens, and how it wants to be spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Where.
+    pub address: SocketAddr,
+    /// Whether it speaks TLS.
+    pub tls: bool,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls { "https" } else { "http" };
+        write!(f, "{scheme}://{}", self.address)
+    }
+}
+
 /// Leaves the note.
-pub fn leave_note(data: &Path, address: SocketAddr) -> Result<Note, Error> {
+pub fn leave_note(data: &Path, place: Place) -> Result<Note, Error> {
     let path = data.join(FILE);
     let written =
-        std::fs::create_dir_all(data).and_then(|()| std::fs::write(&path, format!("{address}\n")));
+        std::fs::create_dir_all(data).and_then(|()| std::fs::write(&path, format!("{place}\n")));
     match written {
         Ok(()) => Ok(Note { path }),
         Err(source) => Err(Error { path, source }),
@@ -35,8 +52,10 @@ pub fn leave_note(data: &Path, address: SocketAddr) -> Result<Note, Error> {
 
 /// Where the server of a folder listens, or last did.
 #[must_use]
-pub fn address(data: &Path) -> Option<SocketAddr> {
-    std::fs::read_to_string(data.join(FILE)).ok()?.trim().parse().ok()
+pub fn place(data: &Path) -> Option<Place> {
+    let note = std::fs::read_to_string(data.join(FILE)).ok()?;
+    let (scheme, address) = note.trim().split_once("://")?;
+    Some(Place { address: address.parse().ok()?, tls: scheme == "https" })
 }
 
 impl Drop for Note {

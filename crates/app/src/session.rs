@@ -22,6 +22,8 @@ use crate::token::{self, Error, Principal, Role};
 
 /// The name of the cookie.
 pub const COOKIE: &str = "qiang_session";
+/// Its name where pages come by `https`: no other host of the domain can set a cookie of this name.
+pub const SECURE_COOKIE: &str = "__Host-qiang_session";
 /// How long a cookie is good before it has to be renewed.
 pub const COOKIE_TTL_MS: u64 = 15 * 60_000;
 /// How long the link to the console is good that a server prints at its start.
@@ -138,21 +140,29 @@ pub fn principal(session: &Session) -> Principal {
     }
 }
 
-/// The value of our cookie among all `Cookie` headers of a request. Of two, which one counts depends
-/// on who reads, so neither does.
-pub fn find<'a>(headers: impl Iterator<Item = &'a [u8]>) -> Result<Option<&'a str>, Problem> {
-    let mut found = None;
-    for header in headers {
-        for pair in header.split(|byte| *byte == b';') {
-            let Some(value) = pair.trim_ascii().strip_prefix(COOKIE.as_bytes()) else { continue };
-            let Some(value) = value.strip_prefix(b"=") else { continue };
-            if found.is_some() {
-                return Err(Problem::new(Code::RepeatedHeader).text("header", COOKIE));
-            }
-            found = Some(std::str::from_utf8(value).unwrap_or_default());
-        }
+/// The value of our cookie among all `Cookie` headers of a request, by its secure name if it is there. Of
+/// two with one name, which one counts depends on who reads, so neither does.
+pub fn find<'a, H>(headers: impl Fn() -> H) -> Result<Option<&'a str>, Problem>
+where
+    H: Iterator<Item = &'a [u8]>,
+{
+    let secure = find_named(headers(), SECURE_COOKIE)?;
+    if secure.is_some() { Ok(secure) } else { find_named(headers(), COOKIE) }
+}
+
+fn find_named<'a>(
+    headers: impl Iterator<Item = &'a [u8]>,
+    name: &'static str,
+) -> Result<Option<&'a str>, Problem> {
+    let pairs = headers.flat_map(|header| header.split(|byte| *byte == b';'));
+    let mut values = pairs.filter_map(|pair| {
+        pair.trim_ascii().strip_prefix(name.as_bytes()).and_then(|value| value.strip_prefix(b"="))
+    });
+    let Some(value) = values.next() else { return Ok(None) };
+    match values.next() {
+        None => Ok(Some(std::str::from_utf8(value).unwrap_or_default())),
+        Some(_) => Err(Problem::new(Code::RepeatedHeader).text("header", name)),
     }
-    Ok(found)
 }
 
 /// Whether somebody at this machine asks. Behind a proxy here every request comes from loopback, so one
@@ -266,7 +276,7 @@ mod tests {
     #[test]
     fn our_cookie_is_found_among_others_and_only_once() {
         let find = |headers: &[&'static str]| {
-            let found = super::find(headers.iter().map(|header| header.as_bytes()));
+            let found = super::find(|| headers.iter().map(|header| header.as_bytes()));
             found.map_err(|problem| problem.code())
         };
         assert_eq!(find(&[]), Ok(None));
@@ -275,5 +285,7 @@ mod tests {
         assert_eq!(find(&["xqiang_session=x; qiang_session2=y"]), Ok(None));
         assert_eq!(find(&["qiang_session=x; qiang_session=y"]), Err(Code::RepeatedHeader));
         assert_eq!(find(&["qiang_session=x", "qiang_session=x"]), Err(Code::RepeatedHeader));
+        let planted = "qiang_session=evil; qiang_session=x; __Host-qiang_session=mine";
+        assert_eq!(find(&[planted]), Ok(Some("mine")));
     }
 }

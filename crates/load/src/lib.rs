@@ -31,13 +31,12 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use ask::{Verb, fault};
 use line::Line;
-use link::Link;
+use link::{Link, Stream};
 use record::Outcome;
 use scenario::{Scenario, Script};
 use schedule::{Schedule, Spacing};
@@ -178,10 +177,10 @@ async fn run(plan: Plan, door: Door, begun: oneshot::Sender<Result<Arc<Work>, Er
     }
 }
 
-async fn connect_all(door: &Door, connections: usize) -> Result<Vec<TcpStream>, Error> {
+async fn connect_all(door: &Door, connections: usize) -> Result<Vec<Stream>, Error> {
     let mut streams = Vec::with_capacity(connections);
     for number in 1..=connections {
-        let stream = link::connect(door.address, &door.wire).await;
+        let stream = link::connect(door).await;
         let failed =
             |source| Error::Connect { number, of: connections, address: door.address, source };
         streams.push(stream.map_err(failed)?);

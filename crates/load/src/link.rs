@@ -7,17 +7,20 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use bytes::{Buf as _, BytesMut};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead as _, AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
+use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 
 use super::ask::{Answer, Ask};
 use super::resp::Resp;
-use super::wire::Wire;
+use super::wire::Door;
 use super::work::Work;
 
 /// An answer that takes longer is taken for lost. A server gives up before, and says so.
@@ -35,6 +38,9 @@ const MAX_DOUBLINGS: u32 = 7;
 const IDLE: Duration = Duration::from_secs(1);
 const READ_BYTES: usize = 16 << 10;
 
+/// A connection, with TLS or without.
+pub(crate) type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
 /// One request on its way.
 #[derive(Debug)]
 struct Flight {
@@ -47,7 +53,7 @@ struct Flight {
 /// One connection and what is on its way over it.
 pub(crate) struct Link<'a> {
     work: &'a Work,
-    stream: Option<TcpStream>,
+    stream: Option<Stream>,
     flights: VecDeque<Flight>,
     /// What has to be sent, or sent again.
     ready: VecDeque<Flight>,
@@ -59,7 +65,7 @@ pub(crate) struct Link<'a> {
 }
 
 impl<'a> Link<'a> {
-    pub(crate) fn new(work: &'a Work, stream: TcpStream) -> Self {
+    pub(crate) fn new(work: &'a Work, stream: Stream) -> Self {
         let (flights, ready) = (VecDeque::new(), VecDeque::new());
         let input = BytesMut::with_capacity(READ_BYTES);
         let used_at = Duration::ZERO;
@@ -142,7 +148,7 @@ impl<'a> Link<'a> {
             self.drop_if_closed();
         }
         if self.stream.is_none() {
-            self.stream = Some(connect(self.work.door.address, &self.work.door.wire).await?);
+            self.stream = Some(connect(&self.work.door).await?);
         }
         let Some(stream) = &mut self.stream else { return Err(io::ErrorKind::NotConnected.into()) };
         self.out.clear();
@@ -155,14 +161,18 @@ impl<'a> Link<'a> {
             self.work.door.wire.write(&flight.ask, &mut self.out);
             self.flights.push_back(flight);
         }
-        timeout(ANSWER_TIMEOUT, stream.write_all(&self.out)).await?
+        let sent = async {
+            stream.write_all(&self.out).await?;
+            stream.flush().await
+        };
+        timeout(ANSWER_TIMEOUT, sent).await?
     }
 
     /// A server may close what nobody uses. Nothing is on its way, so nothing is lost.
     fn drop_if_closed(&mut self) {
-        let open = self.stream.as_ref().is_some_and(|stream| {
-            let nothing = stream.try_read(&mut [0]);
-            nothing.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        let open = self.stream.as_mut().is_some_and(|stream| {
+            let (mut byte, mut now) = ([0], Context::from_waker(Waker::noop()));
+            Pin::new(stream).poll_read(&mut now, &mut ReadBuf::new(&mut byte)).is_pending()
         });
         if !open {
             self.stream = None;
@@ -237,12 +247,20 @@ impl<'a> Link<'a> {
 }
 
 /// A connection that may be used at once.
-pub(crate) async fn connect(address: SocketAddr, wire: &Wire) -> io::Result<TcpStream> {
+pub(crate) async fn connect(door: &Door) -> io::Result<Stream> {
     let greeted = async {
-        let mut stream = TcpStream::connect(address).await?;
+        let stream = TcpStream::connect(door.address).await?;
         stream.set_nodelay(true)?;
-        if let Some(greeting) = wire.greeting() {
+        let mut stream = match &door.tls {
+            None => Either::Left(stream),
+            Some(tls) => {
+                let greeted = tls.connector.connect(tls.name.clone(), stream).await?;
+                Either::Right(Box::new(greeted))
+            }
+        };
+        if let Some(greeting) = door.wire.greeting() {
             stream.write_all(&greeting).await?;
+            stream.flush().await?;
             let mut input = BytesMut::new();
             while Resp::welcomed(&input).map_err(io::Error::other)?.is_none() {
                 if stream.read_buf(&mut input).await? == 0 {

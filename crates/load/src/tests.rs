@@ -33,7 +33,9 @@ where
     let address = listener.local_addr().expect("bound");
     tokio::spawn(serve(listener));
     let http = Http::new("here", "7", "run", vec!["token".into(); 1_000]);
-    Running::start(plan, Door { address, wire: Wire::Http(http) }).await.expect("it begins")
+    Running::start(plan, Door { address, tls: None, wire: Wire::Http(http) })
+        .await
+        .expect("it begins")
 }
 
 /// Reads one request without a body; `None` when the client has gone.

@@ -1,9 +1,12 @@
 //! The two protocols behind one face: bytes of a request, and the answer in the bytes that came.
 
+use std::fmt;
 use std::net::SocketAddr;
 
 use clap::ValueEnum;
 use serde::Serialize;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::ask::{Answer, Ask, Nonsense};
 use super::http::Http;
@@ -49,7 +52,21 @@ pub struct Read {
 #[derive(Debug)]
 pub struct Door {
     pub address: SocketAddr,
+    /// With what the server is recognised, if it speaks TLS.
+    pub tls: Option<Tls>,
     pub wire: Wire,
+}
+
+/// Whom to trust, and under which name.
+pub struct Tls {
+    pub connector: TlsConnector,
+    pub name: ServerName<'static>,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 impl Wire {

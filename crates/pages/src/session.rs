@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use qiang_app::extract::{Admin, Json, Nothing, OptionalJson, Path, Shared, Viewer, shown};
 use qiang_app::problem::{Code, Problem};
-use qiang_app::session::{self, COOKIE, Shown};
+use qiang_app::session::{self, COOKIE, SECURE_COOKIE, Shown};
 use qiang_app::token::{Principal, Role};
 use qiang_app::{App, Origin, json_time, schema};
 use qiang_core::{Timestamp, UserId};
@@ -137,7 +137,7 @@ pub async fn show(State(app): Shared, headers: HeaderMap) -> Result<Response, Pr
             let kept = kept(&app, &session, now)?;
             Ok((kept, [UNCACHED], axum::Json(SessionView::of(&session, now))).into_response())
         }
-        None => Ok((gone(), [UNCACHED], axum::Json(SessionView::nobody(now))).into_response()),
+        None => Ok((gone(&app), [UNCACHED], axum::Json(SessionView::nobody(now))).into_response()),
     }
 }
 
@@ -212,7 +212,7 @@ pub async fn end(
             app.store.end_session(&id, now).await?;
         }
     }
-    Ok((gone(), [UNCACHED], axum::Json(SessionView::nobody(now))).into_response())
+    Ok((gone(&app), [UNCACHED], axum::Json(SessionView::nobody(now))).into_response())
 }
 
 /// List sessions
@@ -263,15 +263,20 @@ fn kept(
 ) -> Result<[(HeaderName, HeaderValue); 1], Problem> {
     let cookie = app.sessions.cookie(session, now);
     let seconds = (session.expires_at.millis() - now.millis()) / 1000;
-    let tls = app.config.http.public_origin.as_ref().is_some_and(|own| own.starts_with("https:"));
-    let secure = if tls { "; Secure" } else { "" };
-    let text =
-        format!("{COOKIE}={cookie}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}");
+    let text = set_cookie(app, &cookie, seconds);
     let value = HeaderValue::from_str(&text).map_err(|_| Problem::new(Code::Internal))?;
     Ok([(SET_COOKIE, value)])
 }
 
 /// Has the browser forget the cookie.
-fn gone() -> [(HeaderName, String); 1] {
-    [(SET_COOKIE, format!("{COOKIE}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"))]
+fn gone(app: &App) -> [(HeaderName, String); 1] {
+    [(SET_COOKIE, set_cookie(app, "", 0))]
+}
+
+fn set_cookie(app: &App, value: &str, seconds: i64) -> String {
+    let (name, secure) = match app.config.http.is_secure() {
+        true => (SECURE_COOKIE, "; Secure"),
+        false => (COOKIE, ""),
+    };
+    format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}")
 }

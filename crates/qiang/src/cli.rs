@@ -150,9 +150,10 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Export(args) => export::run(args, &cli.global.config()?),
         Command::Import(args) => import::run(args, &cli.global.config()?),
         Command::Tokens(args) => tokens::run(args, &cli.global.config()?),
-        Command::Config(ConfigCommand::Check(args)) => {
-            config_check::run(args, &Config::load(cli.global.sources()?))
-        }
+        Command::Config(ConfigCommand::Check(args)) => config_check::run(
+            args,
+            &Config::load(cli.global.sources()?).and_then(Config::with_readable_files),
+        ),
     }
 }
 

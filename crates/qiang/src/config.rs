@@ -7,12 +7,15 @@ mod report;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use qiang_app::config::{Error, Layers, Setting, Sources, Tls, address_or_none};
+use qiang_app::config::{Error, Fault, Layers, Origin, Setting, Sources, Tls, address_or_none};
 use qiang_app::secrets::Secret;
+use qiang_core::Timestamp;
+use qiang_engine::chain;
 
 pub use report::Report;
 
 use crate::domains;
+use crate::tls::Certificate;
 
 /// Open files besides connections: the journal, the records, health checks, connections to servers.
 const OTHER_FILES: u64 = 128;
@@ -59,6 +62,37 @@ impl Config {
         }
         let domains = domains::Settings::take(&mut layers, &app);
         Ok(Self { settings: layers.finish()?, app, resp, domains, file })
+    }
+
+    /// The same, if certificates and keys of the doors can be used.
+    pub fn with_readable_files(self) -> Result<Self, Error> {
+        let fault = |files: &Tls| {
+            let error = files.load().err()?;
+            let key = match files.section {
+                "http" => "http.tls_cert",
+                _ => "resp.tls_cert",
+            };
+            let setting = self.settings.iter().find(|setting| setting.key == key);
+            Some(Fault {
+                origin: setting.map_or(Origin::Default, |setting| setting.origin.clone()),
+                key: key.to_owned(),
+                problem: "and its key cannot be used".to_owned(),
+                fix: chain(&error),
+            })
+        };
+        let faults: Vec<Fault> = self.tls_files().filter_map(fault).collect();
+        if faults.is_empty() { Ok(self) } else { Err(Error::Invalid(faults)) }
+    }
+
+    /// Certificates that end soon, if they can be read.
+    pub fn ending_certificates(&self, now: Timestamp) -> Vec<String> {
+        let read = self.tls_files().filter_map(|files| Certificate::load(files).ok());
+        read.filter_map(|certificate| certificate.caution(now)).collect()
+    }
+
+    fn tls_files(&self) -> impl Iterator<Item = &Tls> {
+        let resp = self.resp.tls.as_ref().filter(|_| self.resp.listen.is_some());
+        self.app.http.tls.as_ref().into_iter().chain(resp)
     }
 
     /// What is allowed and should still be said aloud at start.

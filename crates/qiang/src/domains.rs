@@ -18,6 +18,7 @@ use qiang_sales::Sales;
 use crate::config::Config;
 use crate::operations::demo::Demo;
 use crate::operations::{self, Operations};
+use crate::server::Doors;
 
 /// The section of each domain in the configuration.
 #[derive(Debug, Clone)]
@@ -69,11 +70,12 @@ pub struct Domains {
 }
 
 impl Domains {
-    /// Opens them all. `shown` is what the operator reads of the configuration.
+    /// Opens them all, behind these doors. `shown` is what the operator reads of the configuration.
     pub async fn open(
         app: &Arc<App>,
         settings: Settings,
         secrets: &Secrets,
+        doors: &Doors,
         shown: Vec<Setting>,
     ) -> Result<Self, qiang_store::Error> {
         let payments = match (&settings.sales.checkout_url, settings.sales.sandbox) {
@@ -90,7 +92,7 @@ impl Domains {
             Box::new(sales.clone()),
             Box::new(pages.clone()),
             Box::new(audit.clone()),
-            Box::new(Operations::new(Arc::clone(app), demo.clone(), shown)),
+            Box::new(Operations::new(Arc::clone(app), demo.clone(), shown, doors.certificates())),
         ];
         Ok(Self { sales, pages, audit, demo, all })
     }

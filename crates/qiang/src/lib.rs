@@ -12,6 +12,7 @@ pub mod listener;
 pub mod operations;
 pub mod resp;
 pub mod server;
+pub mod tls;
 pub mod transfer;
 
 pub use qiang_app::{client, running};

@@ -32,7 +32,7 @@ const PROBES: Duration = Duration::from_secs(15);
 
 /// Before a connection is closed we read and discard for at most this long and this many bytes, so that
 /// the peer sees our answer before the reset.
-const FAREWELL: Duration = Duration::from_secs(1);
+pub(crate) const FAREWELL: Duration = Duration::from_secs(1);
 const FAREWELL_BYTES: usize = 4 << 20;
 
 /// The address cannot be listened on.

@@ -23,6 +23,7 @@ use self::demo::Demo;
 use self::metrics::{Logs, Page};
 use self::settings::Settings;
 use crate::domains::Domains;
+use crate::tls::{self, Certificates};
 
 /// Health checks and metrics, which every door answers.
 pub(crate) fn health(domains: &Arc<Domains>) -> OpenApiRouter {
@@ -41,11 +42,17 @@ pub(crate) struct Operations {
     demo: Demo,
     settings: Settings,
     logs: Logs,
+    certificates: Certificates,
 }
 
 impl Operations {
-    pub(crate) fn new(app: Arc<App>, demo: Demo, settings: Settings) -> Self {
-        Self { app, demo, settings, logs: Logs::default() }
+    pub(crate) fn new(
+        app: Arc<App>,
+        demo: Demo,
+        settings: Settings,
+        certificates: Certificates,
+    ) -> Self {
+        Self { app, demo, settings, logs: Logs::default(), certificates }
     }
 }
 
@@ -74,6 +81,7 @@ impl Domain for Operations {
         self.app.metrics.register(registry);
         self.logs.register(registry);
         registry.register_collector(Box::new(metrics::Live(Arc::clone(&self.app))));
+        registry.register_collector(Box::new(metrics::Tls(self.certificates.clone())));
     }
 
     fn measure(&self) -> Measuring<'_> {
@@ -82,6 +90,12 @@ impl Domain for Operations {
 
     fn start(&self, workers: &mut Workers) {
         let app = Arc::clone(&self.app);
+        if !self.certificates.is_empty() {
+            let (certificates, app) = (self.certificates.clone(), Arc::clone(&app));
+            workers.every("certificates", tls::LOOK_EVERY, move || {
+                certificates.clone().look(app.now())
+            });
+        }
         if !app.engine.is_shared() {
             let app = Arc::clone(&app);
             workers.every("database probe", probes::DATABASE_EVERY, move || {

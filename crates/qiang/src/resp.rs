@@ -10,7 +10,6 @@ mod frame;
 mod reply;
 mod session;
 pub mod spec;
-pub mod tls;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +23,7 @@ use self::connection::Patience;
 use self::session::Session;
 use crate::config::Resp;
 use crate::listener::{self, Listener};
+use crate::tls;
 
 /// Serves until told to stop; then takes nothing new, and returns when everything heard is
 /// answered or the grace is over.
@@ -42,11 +42,8 @@ pub async fn serve(
         let session = Session::new(sales.clone(), Arc::clone(&settings), id, origin);
         let (tls, stop) = (tls.clone(), stop.child_token());
         connections.track_future(async move {
-            let Some(tls) = tls else {
-                return connection::serve(stream, session, patience, stop).await;
-            };
-            let greeting = tokio::time::timeout(patience.sign_in, tls.greet(stream));
-            if let Some(Ok(Some(stream))) = stop.run_until_cancelled(greeting).await {
+            let greeting = tls::greet(tls.as_ref(), stream, patience.sign_in);
+            if let Some(Some(stream)) = stop.run_until_cancelled(greeting).await {
                 connection::serve(stream, session, patience, stop.clone()).await;
             }
         })

@@ -16,6 +16,7 @@ use crate::give_back::{self, Spare};
 use crate::http::{self, Door};
 use crate::listener::{Connections, ListenError, Listener, listen};
 use crate::resp;
+use crate::tls::{self, Certificates, Speaks};
 use qiang_app::consumer::{self, Part, Stop};
 use qiang_app::jobs::{Jobs, Runner};
 use qiang_app::running;
@@ -32,7 +33,7 @@ pub enum Error {
     Listen(#[from] ListenError),
     /// There is no TLS.
     #[error(transparent)]
-    Tls(#[from] resp::tls::Error),
+    Tls(#[from] qiang_app::tls::Error),
     /// The engine or the records cannot be opened.
     #[error(transparent)]
     Open(#[from] opened::Error),
@@ -65,6 +66,8 @@ pub struct Server {
     pub app: Arc<App>,
     /// Who does its work.
     pub domains: Arc<Domains>,
+    /// What its doors show to clients that come by TLS.
+    pub certificates: Certificates,
     stop_serving: CancellationToken,
     serving: Vec<JoinHandle<()>>,
     workers: Workers,
@@ -121,12 +124,13 @@ impl Server {
         let stop = Stop { token: stop_working.clone(), grace: config.http.shutdown_grace };
         let (projection, projecting) =
             consumer::start(engine.clone(), part, own_store, stop.clone(), Records::new).await?;
-        let note = running::leave_note(&config.data, doors.http.1)?;
+        let note = running::leave_note(&config.data, doors.place())?;
         let runs_jobs = config.roles.worker || !engine.is_shared();
         let app = App::new(config, &secrets, clock, engine, store, projection, node);
         let app = Arc::new(app);
-        let domains =
-            Arc::new(Domains::open(&app, settings, &secrets, whole.settings.clone()).await?);
+        let domains = Arc::new(
+            Domains::open(&app, settings, &secrets, &doors, whole.settings.clone()).await?,
+        );
         let mut workers = Workers::new(stop_working, app.workers.clone());
         workers.adopt(projecting);
         let checks: Vec<_> = domains.all().flat_map(Domain::checks).collect();
@@ -145,15 +149,19 @@ impl Server {
         workers.after_pause("memory", give_back::LOOK_EVERY, move || spare.look());
         let stop_serving = CancellationToken::new();
         let mut serving = Vec::new();
-        let door =
-            |listener| Door { listener, app: Arc::clone(&app), domains: Arc::clone(&domains) };
-        let (listener, address) = doors.http;
+        let certificates = doors.certificates();
+        let door = |listener, tls| {
+            let (app, domains) = (Arc::clone(&app), Arc::clone(&domains));
+            Door { listener, tls, app, domains }
+        };
+        let (listener, address, tls) = doors.http;
         domains.demo.listens_at(address);
-        serving.push(tokio::spawn(http::serve(door(listener), stop_serving.clone())));
+        serving.push(tokio::spawn(http::serve(door(listener, tls), stop_serving.clone())));
         let mut health_address = None;
         if let Some((listener, address)) = doors.health {
             health_address = Some(address);
-            serving.push(tokio::spawn(http::serve_health(door(listener), stop_serving.clone())));
+            serving
+                .push(tokio::spawn(http::serve_health(door(listener, None), stop_serving.clone())));
         }
         let mut resp_address = None;
         if let Some((listener, address, tls)) = doors.resp {
@@ -173,6 +181,7 @@ impl Server {
             config: whole,
             app,
             domains,
+            certificates,
             stop_serving,
             serving,
             workers,
@@ -183,7 +192,8 @@ impl Server {
     /// Where to look, for a person or a program.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        let tls = self.config.app.http.tls.is_some();
+        running::Place { address: self.address, tls }.to_string()
     }
 
     /// Waits until everything decided so far is in the records.
@@ -210,19 +220,25 @@ impl Server {
 }
 
 /// The addresses a server was told to listen on, taken.
-struct Doors {
-    http: (Listener, SocketAddr),
+pub struct Doors {
+    http: (Listener, SocketAddr, Option<tls::Door>),
     health: Option<(Listener, SocketAddr)>,
-    resp: Option<(Listener, SocketAddr, Option<resp::tls::Door>)>,
+    resp: Option<(Listener, SocketAddr, Option<tls::Door>)>,
 }
 
 impl Doors {
     #[expect(clippy::result_large_err, reason = "moved once, at a start that fails")]
     fn take(config: &Config) -> Result<Self, Error> {
-        let http = listen(config.app.http.listen, "--listen")?;
+        let max = config.app.http.max_connections;
+        let open = |files| tls::Door::open(files, Speaks::Http, max);
+        let tls = config.app.http.tls.as_ref().map(open).transpose()?;
+        let (listener, at) = listen(config.app.http.listen, "--listen")?;
+        let http = (listener, at, tls);
         let resp = match config.resp.listen.filter(|_| config.app.roles.api) {
             Some(address) => {
-                let tls = config.resp.tls.as_ref().map(resp::tls::Door::open).transpose()?;
+                let max = config.resp.max_connections;
+                let open = |files| tls::Door::open(files, Speaks::Resp, max);
+                let tls = config.resp.tls.as_ref().map(open).transpose()?;
                 let (listener, at) = listen(address, "--resp or `listen` in [resp]")?;
                 Some((listener, at, tls))
             }
@@ -231,6 +247,18 @@ impl Doors {
         let health = config.app.http.health_listen;
         let health = health.map(|at| listen(at, "`health_listen` in [http]")).transpose()?;
         Ok(Self { http, health, resp })
+    }
+
+    /// Where pages and API are.
+    fn place(&self) -> running::Place {
+        running::Place { address: self.http.1, tls: self.http.2.is_some() }
+    }
+
+    /// What they show to clients that come by TLS.
+    pub(crate) fn certificates(&self) -> Certificates {
+        let resp = self.resp.as_ref().and_then(|(.., tls)| tls.as_ref());
+        let doors = [self.http.2.as_ref(), resp];
+        Certificates::new(doors.into_iter().flatten().map(tls::Door::certificate))
     }
 
     /// What counts the connections of each.

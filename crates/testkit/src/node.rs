@@ -122,7 +122,7 @@ fn listen(stderr: ChildStderr, said: &Mutex<String>, ready: &Sender<SocketAddr>)
         let line = line.trim();
         // A worker has no API, but says how it is.
         let url = line.strip_prefix("API ").or(line.strip_prefix("health "));
-        let address = url.and_then(|url| url.trim().strip_prefix("http://")?.split('/').next());
+        let address = url.and_then(|url| url.split_once("://")?.1.split('/').next());
         if let Some(address) = address {
             // Nobody waits any more only if the test has ended.
             let _heard = ready.send(address.parse().expect("an address"));

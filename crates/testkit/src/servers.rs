@@ -2,6 +2,7 @@
 //!
 //! Tests that only need one take the URL of one that runs for everybody ([`shared`]); tests that
 //! kill, pause or restart start their own: [`Redis`], [`Cluster`], [`Mariadb`], [`Postgres`].
+//! [`Front`] is what stands in front of the product.
 //! Each has a folder of its own and is gone, with that folder, when its handle is dropped or the
 //! process that holds it ends, however it ends. Nothing else that runs on the machine is touched.
 //!
@@ -19,6 +20,7 @@ mod resp;
 
 pub mod certificates;
 pub mod cluster;
+pub mod front;
 pub mod mariadb;
 pub mod postgres;
 pub mod redis;
@@ -28,14 +30,15 @@ pub mod shared;
 pub use certificates::Authority;
 pub use cluster::Cluster;
 pub use disk::Disk;
+pub use front::Front;
 pub use keeper::{PREPARE_LIMIT, START_LIMIT};
 pub use mariadb::Mariadb;
 pub use ports::free_port;
 pub use postgres::Postgres;
 pub use program::{
-    ASYNC_TIMEOUT, AXE, CHROMEDRIVER, K6, MARIADB, MARIADB_INSTALL, Missing, NODE, NODE_REDIS,
-    OPENAPI_TYPESCRIPT, POSTGRES, Program, REDIS, REDIS_PY, SCHEMATHESIS, Source, Tools, VALKEY,
-    WRK, downloads, or_skip,
+    ASYNC_TIMEOUT, AXE, CHROMEDRIVER, K6, MARIADB, MARIADB_INSTALL, Missing, NGINX, NODE,
+    NODE_REDIS, OPENAPI_TYPESCRIPT, POSTGRES, PROMETHEUS, Program, REDIS, REDIS_PY, SCHEMATHESIS,
+    Source, Tools, VALKEY, VARNISH, WRK, downloads, or_skip,
 };
 pub use redis::Redis;
 pub use resp::Value;

@@ -12,10 +12,11 @@ use crate::stopwatch::Stopwatch;
 
 /// Tests that look into an embedded engine's folder, start processes of the default kind, or try
 /// what no engine has a part in: they have run with everything else.
-const DEFAULT_ONLY: [&str; 11] = [
+const DEFAULT_ONLY: [&str; 13] = [
     "bench::",
     "closed_connections::",
     "commands::",
+    "https::",
     "k6::",
     "killed::",
     "openapi::",
@@ -24,6 +25,7 @@ const DEFAULT_ONLY: [&str; 11] = [
     "resp::tls::",
     "starting::",
     "stopping::",
+    "traces::",
 ];
 
 /// What one run stands on.

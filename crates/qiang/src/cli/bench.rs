@@ -57,9 +57,13 @@ Exit code 0 only if what clients were told is what the books say.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// A running server, like http://127.0.0.1:8080 [default: one of its own]
+    /// A running server, like http://127.0.0.1:8080 or https://shop.example [default: one of its own]
     #[arg(long, value_name = "URL")]
     url: Option<String>,
+    /// With https: a PEM file with the certificate to trust, of the server or of its CA [default:
+    /// whom the system trusts]
+    #[arg(long, value_name = "FILE", requires = "url")]
+    ca: Option<PathBuf>,
     /// An admin's token for that server [default: $QIANG_TOKEN, or made with the keys in the data
     /// folder]
     #[arg(long, value_name = "TOKEN", requires = "url")]

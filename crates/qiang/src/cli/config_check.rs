@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use crate::config::{Config, Report};
 use qiang_app::cli::{Exit, output};
 use qiang_app::config::Error;
+use qiang_engine::{Clock as _, SystemClock};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -19,7 +20,8 @@ pub(super) fn run(args: &Args, loaded: &Result<Config, Error>) -> anyhow::Result
         _ if args.json => output::data(format_args!("{:#}", report.json()))?,
         Ok(config) => {
             output::data(report.to_string().trim_end())?;
-            for caution in config.cautions() {
+            let ending = config.ending_certificates(SystemClock.now());
+            for caution in config.cautions().into_iter().chain(ending) {
                 output::say(format_args!("caution: {caution}"));
             }
         }

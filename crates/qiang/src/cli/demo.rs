@@ -161,7 +161,7 @@ async fn crowd(
         depth: 1,
         seed: 0,
     };
-    let door = Door { address: server.address, wire: Wire::Http(http) };
+    let door = Door { address: server.address, tls: None, wire: Wire::Http(http) };
     let mut running = Running::start(plan, door).await?;
     let bars = Bars::new(args.stock, args.users);
     loop {

@@ -1,4 +1,4 @@
-//! `qiang serve`: the whole product, until Ctrl-C, SIGTERM or SIGHUP.
+//! `qiang serve`: the whole product, until Ctrl-C or SIGTERM.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,8 +17,9 @@ use qiang_app::config::{Shown, Sources};
 /// Run the server
 ///
 /// Needs nothing else on the machine: journal, records and keys live in the data folder, which
-/// is made on the first start. Stops on Ctrl-C, SIGTERM or SIGHUP, after answering what it accepted;
-/// under nohup, SIGHUP is ignored.
+/// is made on the first start. Stops on Ctrl-C or SIGTERM, after answering what it accepted. SIGHUP
+/// stops it, too, in a terminal, which sends it when it is closed; without one, as under systemd, it
+/// has certificates read again; under nohup it is ignored.
 ///
 /// With an engine that is shared (redis://, redis-cluster://, sql:) any number of these can run,
 /// on any number of machines, some as --roles api and some as --roles worker.
@@ -59,10 +60,20 @@ pub(super) fn run(args: &Args, mut config: Config) -> anyhow::Result<ExitCode> {
     }
     super::runtime()?.block_on(async {
         let mut stop = Stop::listen()?;
+        // Where no terminal can be closed, SIGHUP asks a server to read its files again.
+        let mut reload = if has_terminal() { None } else { stop.hangup.take() };
         let server = Server::start(config, Arc::new(SystemClock)).await?;
         welcome(&server, first);
+        let reloading = async {
+            loop {
+                heard(reload.as_mut()).await;
+                tracing::info!("SIGHUP: reading certificates again");
+                server.certificates.clone().read_again().await;
+            }
+        };
         tokio::select! {
             () = stop.asked() => output::say("stopping: answering what was accepted …"),
+            () = reloading => {}
             () = stdin_ends(), if args.until_stdin_ends => {}
             () = server.app.engine.ended() => {}
         }
@@ -150,7 +161,7 @@ pub(super) fn admin_token_command(data: &Path) -> String {
     format!("{program} tokens --user admin --role admin{data}")
 }
 
-/// Ctrl-C, SIGTERM, and SIGHUP of a terminal that was closed.
+/// Ctrl-C, SIGTERM, and SIGHUP, which a terminal sends when it is closed.
 pub(super) struct Stop {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
@@ -170,18 +181,28 @@ impl Stop {
     }
 
     pub(super) async fn asked(&mut self) {
-        let hangup = async {
-            match &mut self.hangup {
-                Some(hangup) => hangup.recv().await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
-            _ = hangup => {}
+            () = heard(self.hangup.as_mut()) => {}
         }
     }
+}
+
+/// Returns when the signal comes; without one, never.
+async fn heard(signal: Option<&mut tokio::signal::unix::Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether this process was started in a terminal.
+fn has_terminal() -> bool {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Behind the name, which may have anything in it: state, parent, group, session, terminal.
+    let terminal = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(4));
+    terminal.is_some_and(|number| number != "0")
 }
 
 /// Whether this process was started with a signal ignored.

@@ -114,6 +114,8 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
         ("http.listen", "0.0.0.0:80"),
         ("http.health_listen", "127.0.0.1:81"),
         ("http.public_origin", "https://Shop.example"),
+        ("http.tls_cert", "/h.pem"),
+        ("http.tls_key", "/hk.pem"),
         ("http.cors_origins", "https://shop.example,http://localhost:3000"),
         ("http.body_limit_bytes", "1024"),
         ("http.header_timeout_ms", "101"),
@@ -164,6 +166,8 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
         assert_eq!(config.app.http.listen.to_string(), "0.0.0.0:80");
         assert_eq!(config.app.http.health_listen.map(|at| at.port()), Some(81));
         assert_eq!(config.app.http.public_origin.as_deref(), Some("https://shop.example"));
+        let tls = Tls { section: "http", cert: "/h.pem".into(), key: "/hk.pem".into() };
+        assert_eq!(config.app.http.tls, Some(tls));
         assert!(config.app.http.cors_origins.are_named());
         assert_eq!(config.app.http.body_limit_bytes, 1024);
         assert_eq!(config.app.http.header_timeout, Duration::from_millis(101));
@@ -174,7 +178,7 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
         assert_eq!(config.app.http.max_connections, 1000);
         assert_eq!(config.resp.listen.map(|at| at.port()), Some(6399));
         assert_eq!(config.resp.password, Some(Secret::new(password.as_bytes())));
-        let tls = Tls { cert: "/c.pem".into(), key: "/k.pem".into() };
+        let tls = Tls { section: "resp", cert: "/c.pem".into(), key: "/k.pem".into() };
         assert_eq!((&config.resp.tls, config.resp.max_connections), (&Some(tls), 7));
         assert_eq!(config.app.engine.url, EngineUrl::Embedded { folder: "/e".into() });
         assert_eq!((config.app.engine.queue, config.app.engine.snapshot_bytes), (1, 65536));

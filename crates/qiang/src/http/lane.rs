@@ -17,11 +17,11 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use qiang_core::PoolId;
 use qiang_engine::Stopwatch;
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use utoipa::Path as _;
 
 use crate::listener;
+use crate::tls::{self, Stream};
 use qiang_app::App;
 use qiang_app::Origin;
 use qiang_app::extract::{Caller, IdempotencyKey, from_json};
@@ -57,7 +57,7 @@ pub(super) enum Claims {
 
 /// A connection for the general server.
 pub(super) struct HandedOn {
-    pub(super) stream: TcpStream,
+    pub(super) stream: Stream,
     /// What was read of its request.
     pub(super) begun: Bytes,
     pub(super) speaks: Speaks,
@@ -108,7 +108,7 @@ struct Answers {
 /// Answers claims on a connection, of which `begun` was read already, for as long as nothing else
 /// comes. Hands the connection on then, for the general server; `None` is that it has ended.
 pub(super) async fn serve(
-    mut stream: TcpStream,
+    mut stream: Stream,
     begun: Bytes,
     claims: Claims,
     app: &Arc<App>,
@@ -144,7 +144,10 @@ pub(super) async fn serve(
             Turn::Claim(_) | Turn::More | Turn::Other(_) => {}
         }
         if !answers.bytes.is_empty() {
-            let sent = stream.write_all(&answers.bytes);
+            let sent = async {
+                stream.write_all(&answers.bytes).await?;
+                stream.flush().await
+            };
             let sent = tokio::time::timeout(app.config.http.write_timeout, sent);
             if !matches!(sent.await, Ok(Ok(()))) {
                 return None;
@@ -168,10 +171,14 @@ pub(super) async fn serve(
                     return None;
                 }
             }
-            () = stopped.as_mut() => return None,
+            () = stopped.as_mut() => {
+                tls::say_goodbye(stream).await;
+                return None;
+            }
             () = timer.as_mut() => {
                 let left = patience.saturating_sub(since.elapsed());
                 if left.is_zero() {
+                    tls::say_goodbye(stream).await;
                     return None;
                 }
                 timer.set(tokio::time::sleep(left));
@@ -286,7 +293,7 @@ async fn claim(
 ) -> Result<(StatusCode, ClaimView), Problem> {
     let shown = Shown {
         authorization: call.authorization,
-        cookie: session::find(call.cookie.into_iter())?,
+        cookie: session::find(|| call.cookie.into_iter())?,
         fetch_site: call.fetch_site,
         origin: call.origin,
     };

@@ -51,7 +51,8 @@ pub(super) fn finish(description: &utoipa::openapi::OpenApi, problems: &Problems
         "type": "apiKey",
         "in": "cookie",
         "name": session::COOKIE,
-        "description": "For pages: given by `POST /api/v1/session`. A change counts only when the \
+        "description": "For pages: given by `POST /api/v1/session`; where they come by https it is \
+            called `__Host-qiang_session`. A change counts only when the \
             browser says that a page of this shop asks for it.",
     }});
     let named = |code: &Code| (code.as_str().to_owned(), example(*code));

@@ -23,6 +23,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use qiang_engine::Stopwatch;
 use tokio::net::TcpStream;
+use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower_service::Service as _;
@@ -34,6 +35,7 @@ use super::unread::{Lent, Rest};
 use super::wire::{Answer, LEAST, Progress, Waits, Wire};
 use crate::domains::Domains;
 use crate::listener::{self, Listener};
+use crate::tls::{self, Stream};
 use qiang_app::problem::{Lang, Problem};
 use qiang_app::{App, Origin, Stopping};
 
@@ -48,6 +50,8 @@ const MAX_STREAMS: u32 = 256;
 pub struct Door {
     /// The address, taken.
     pub listener: Listener,
+    /// Whether it is spoken to by TLS.
+    pub tls: Option<tls::Door>,
     /// What the answers are made with.
     pub app: Arc<App>,
     /// Who answers.
@@ -67,7 +71,7 @@ struct Served {
 /// Serves until told to stop; then takes nothing new, and returns when everything accepted is
 /// answered or the grace is over.
 pub async fn serve(door: Door, stop: CancellationToken) {
-    let Door { listener, app, domains } = door;
+    let Door { listener, tls, app, domains } = door;
     let max = app.config.http.max_connections;
     let (pages, claims) = if app.config.roles.api {
         (Pages::All, lane::Claims::Here)
@@ -78,8 +82,13 @@ pub async fn serve(door: Door, stop: CancellationToken) {
     let served = Arc::new(Served::new(app, router(&domains, pages), claims, &stop));
     let connections = TaskTracker::new();
     let serve = |stream: TcpStream, origin| {
-        let (served, stop) = (Arc::clone(&served), stop.child_token());
-        connections.track_future(async move { served.connection(stream, origin, &stop).await })
+        let (served, tls, stop) = (Arc::clone(&served), tls.clone(), stop.child_token());
+        connections.track_future(async move {
+            let greeting = tls::greet(tls.as_ref(), stream, served.app.config.http.header_timeout);
+            if let Some(Some(stream)) = stop.run_until_cancelled(greeting).await {
+                served.connection(stream, origin, &stop).await;
+            }
+        })
     };
     listener::accept(listener, max, &stop, serve).await;
     served.finish(connections).await;
@@ -87,7 +96,7 @@ pub async fn serve(door: Door, stop: CancellationToken) {
 
 /// The same, for health checks and metrics only.
 pub async fn serve_health(door: Door, stop: CancellationToken) {
-    let Door { listener, app, domains } = door;
+    let Door { listener, tls: _, app, domains } = door;
     let pages = Pages::Health("only health checks and metrics are answered here");
     let claims = lane::Claims::Elsewhere;
     let served = Arc::new(Served::new(app, router(&domains, pages), claims, &stop));
@@ -107,7 +116,7 @@ pub async fn serve_health(door: Door, stop: CancellationToken) {
         connections.track_future(async move {
             let _ended = end.clone().drop_guard();
             tokio::select! {
-                () = served.connection(stream, origin, &stop) => {}
+                () = served.connection(Either::Left(stream), origin, &stop) => {}
                 () = end.cancelled() => {}
             }
         })
@@ -141,7 +150,7 @@ impl Served {
     }
 
     /// Serves a connection to its end.
-    async fn connection(&self, stream: TcpStream, origin: Origin, stop: &CancellationToken) {
+    async fn connection(&self, stream: Stream, origin: Origin, stop: &CancellationToken) {
         let (mut stream, mut begun) = (stream, Bytes::new());
         loop {
             let handed_on = lane::serve(stream, begun, self.claims, &self.app, origin, stop).await;
@@ -163,7 +172,7 @@ impl Served {
         wire: Wire,
         origin: Origin,
         stop: &CancellationToken,
-    ) -> Option<(TcpStream, Bytes)> {
+    ) -> Option<(Stream, Bytes)> {
         let progress = wire.progress();
         until_idle(&self.http1, wire, |request| self.answer(request, origin, &progress), stop).await
     }
@@ -263,7 +272,7 @@ async fn until_idle<F>(
     wire: Wire,
     answer: impl Fn(hyper::Request<Incoming>) -> F + Unpin,
     stop: &CancellationToken,
-) -> Option<(TcpStream, Bytes)>
+) -> Option<(Stream, Bytes)>
 where
     F: Future<Output = Result<Response<Answer>, Infallible>>,
 {

@@ -16,8 +16,9 @@ use axum::body::Body;
 use bytes::{Buf, Bytes};
 use hyper::body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::Sleep;
+
+use crate::tls::Stream;
 
 /// A client has to take at least this many bytes of its answers within the write timeout. One that takes
 /// fewer is treated as if it took none.
@@ -25,7 +26,7 @@ pub(super) const LEAST: usize = 1 << 10;
 
 /// A socket with a timeout for writing.
 pub(super) struct Wire {
-    stream: TcpStream,
+    stream: Stream,
     /// What the fast lane has read of the request.
     begun: Bytes,
     patience: Duration,
@@ -198,7 +199,7 @@ impl hyper::body::Body for Answer {
 }
 
 impl Wire {
-    pub(super) fn new(stream: TcpStream, begun: Bytes, patience: Duration) -> Self {
+    pub(super) fn new(stream: Stream, begun: Bytes, patience: Duration) -> Self {
         Self { stream, begun, patience, timer: None, progress: Arc::default() }
     }
 
@@ -208,7 +209,7 @@ impl Wire {
     }
 
     /// The socket. Nothing may be waiting to be written.
-    pub(super) fn into_stream(self) -> TcpStream {
+    pub(super) fn into_stream(self) -> Stream {
         self.stream
     }
 
@@ -270,11 +271,14 @@ impl AsyncWrite for Wire {
         self.stream.is_write_vectored()
     }
 
+    // With TLS a write may be kept, and it is the flush, or the last word, that waits for the socket.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.timed(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let ended = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.timed(cx, ended)
     }
 }

@@ -12,18 +12,20 @@ use axum::http::{HeaderMap, StatusCode};
 use qiang_app::extract::{Nothing, OptionalJson, shown};
 use qiang_app::problem::{Code, Problem};
 use qiang_app::token::{Principal, Role};
-use qiang_app::{App, Origin, json_time, schema, session};
+use qiang_app::{App, Origin, client, json_time, schema, session, tls};
 use qiang_core::{
     Cents, Command, Flow, Kind, LimitBy, Outcome, PoolId, Reclaim, Supply, Terms, Timestamp, UserId,
 };
 use qiang_load::http::Http;
 use qiang_load::scenario::Scenario;
 use qiang_load::schedule::Spacing;
-use qiang_load::wire::{Door, Wire};
+use qiang_load::wire::{self, Door, Wire};
 use qiang_load::{Pace, Plan, Running};
 use qiang_store::SalePage;
 use serde::Serialize;
 use utoipa::ToSchema;
+
+use crate::tls::for_load;
 
 const STOCK: u32 = 200;
 const PRICE_CENTS: i64 = 99_900;
@@ -150,11 +152,22 @@ async fn crowd(app: Arc<App>, address: SocketAddr, sale: PoolId, now: Timestamp)
         depth: 1,
         seed: 0,
     };
-    match Running::start(plan, Door { address, wire: Wire::Http(http) }).await {
+    let tls = match own_tls(&app, address) {
+        Ok(tls) => tls,
+        Err(error) => return tracing::warn!(%error, "the crowd of the demo could not come"),
+    };
+    match Running::start(plan, Door { address, tls, wire: Wire::Http(http) }).await {
         Ok(mut running) => {
             running.ended().await;
             drop(running.join());
         }
         Err(error) => tracing::warn!(%error, "the crowd of the demo could not come"),
     }
+}
+
+/// How the crowd recognises this server.
+fn own_tls(app: &App, address: SocketAddr) -> Result<Option<wire::Tls>, tls::Error> {
+    let Some(files) = &app.config.http.tls else { return Ok(None) };
+    let trust = tls::Trust::only(files)?;
+    Ok(Some(for_load(client::Tls { trust, name: tls::name_of(address) })))
 }

@@ -19,6 +19,7 @@ use qiang_app::problem::{Code, Problem};
 use qiang_app::workers::Status;
 
 use crate::domains::Domains;
+use crate::tls::{Certificates, Outcome};
 
 const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -158,13 +159,41 @@ impl Live {
             ),
             ("worker_panics", "Turns of a worker that panicked", |status| status.panics),
         ] {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for (labels, count) in of(value) {
-                let mut counter = family.encode_family(&labels)?;
-                counter.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
-            }
+            counters(encoder, name, help, of(value))?;
         }
         Ok(())
+    }
+}
+
+/// What doors with TLS show, and how handshakes end there.
+#[derive(Debug)]
+pub(super) struct Tls(pub(super) Certificates);
+
+impl Collector for Tls {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let help = "When the certificate of a door ends, in Unix time";
+        let ends = self.0.iter().filter_map(|one| {
+            let seconds = one.ends_at()?.millis().max(0) / 1000;
+            Some(([("door", one.door())], u64::try_from(seconds).unwrap_or_default()))
+        });
+        gauges(&mut encoder, "tls_certificate_not_after_seconds", help, ends)?;
+        let help = "Certificates that were read again, by door and outcome";
+        let reloads = self.0.iter().flat_map(|one| {
+            [("done", one.renewed()), ("failed", one.refused())]
+                .map(|(outcome, count)| ([("door", one.door()), ("outcome", outcome)], count))
+        });
+        counters(&mut encoder, "tls_reloads", help, reloads)?;
+        let help = "Handshakes, by door and outcome";
+        let handshakes = self.0.iter().flat_map(|one| {
+            Outcome::ALL.map(|outcome| {
+                let labels = [("door", one.door()), ("outcome", outcome.word())];
+                (labels, one.handshakes(outcome))
+            })
+        });
+        counters(&mut encoder, "tls_handshakes", help, handshakes)
     }
 }
 
@@ -178,6 +207,21 @@ fn gauges<L: EncodeLabelSet>(
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for (labels, value) in values {
         family.encode_family(&labels)?.encode_gauge(&value)?;
+    }
+    Ok(())
+}
+
+/// One counter for each of these labels.
+fn counters<L: EncodeLabelSet>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    counts: impl IntoIterator<Item = (L, u64)>,
+) -> fmt::Result {
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (labels, count) in counts {
+        let mut counter = family.encode_family(&labels)?;
+        counter.encode_counter::<NoLabelSet, _, u64>(&count, None)?;
     }
     Ok(())
 }

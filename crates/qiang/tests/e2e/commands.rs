@@ -148,9 +148,34 @@ fn the_configuration_that_is_shown_is_the_one_a_server_starts_with() {
 #[test]
 fn a_terminal_that_is_closed_stops_the_server_cleanly() {
     let folder = tempfile::tempdir().expect("a folder");
-    let process = Process::start(&mut command(folder.path(), &[])).expect("it starts");
-    let (status, said) = process.end("-HUP");
-    assert!(status.success() && said.contains("stopped"), "{status}: {said}");
+    let server = command(folder.path(), &["serve", "--listen", "127.0.0.1:0"]);
+    let words = [server.get_program()].into_iter().chain(server.get_args());
+    let words: Vec<&str> = words.map(|word| word.to_str().expect("UTF-8")).collect();
+    // A terminal with a server in it, whose log is a file because the terminal goes.
+    let mut terminal = std::process::Command::new("script");
+    terminal.args(["--quiet", "--command", &format!("{} 2>log", words.join(" ")), "/dev/null"]);
+    terminal.current_dir(folder.path()).env_clear().env("PATH", "/usr/bin:/bin");
+    terminal.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+    let mut terminal = terminal.spawn().expect("script runs");
+    let said = |word: &str| {
+        let log = std::fs::read_to_string(folder.path().join("log")).unwrap_or_default();
+        log.contains(word)
+    };
+    wait_until(|| said("is ready"));
+    assert!(folder.path().join("qiang-data/server.addr").exists());
+    terminal.kill().expect("it runs");
+    terminal.wait().expect("it ended");
+    wait_until(|| said("stopped"));
+    assert!(!folder.path().join("qiang-data/server.addr").exists());
+}
+
+/// Only a server that hangs lets it fail.
+fn wait_until(is_so: impl Fn() -> bool) {
+    let watch = qiang_engine::Stopwatch::start();
+    while !is_so() {
+        assert!(watch.elapsed() < crate::raw::PATIENCE, "it does not come");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod current_sale;
 mod deadlines;
 mod early_answers;
 mod hanging_up;
+mod https;
 mod k6;
 mod killed;
 mod lane;

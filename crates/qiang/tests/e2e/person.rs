@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use bytes::Bytes;
-use qiang::client::{Client, Error};
+use qiang::client::{self, Client, Error};
+use qiang_app::config::Tls;
+use qiang_app::tls;
 use serde_json::Value;
 
 const API: &str = "/api/v1";
@@ -26,6 +28,19 @@ pub(crate) struct Answer {
 impl Person {
     pub(crate) async fn arrive(address: SocketAddr, token: Option<String>) -> Self {
         let client = Client::connect(address).await.expect("somebody listens");
+        let token = token.map(|token| HeaderValue::from_str(&token).expect("a header"));
+        Self { client, token }
+    }
+
+    /// The same, by TLS, to a server that has this certificate.
+    pub(crate) async fn arrive_by_tls(
+        address: SocketAddr,
+        token: Option<String>,
+        files: &Tls,
+    ) -> Self {
+        let trust = tls::Trust::only(files).expect("a certificate");
+        let tls = client::Tls { trust, name: tls::name_of(address) };
+        let client = Client::connect_tls(address, Some(tls)).await.expect("somebody listens");
         let token = token.map(|token| HeaderValue::from_str(&token).expect("a header"));
         Self { client, token }
     }

@@ -69,8 +69,7 @@ impl Process {
         let mut heard = String::new();
         while let Ok(line) = said.recv_timeout(PATIENCE) {
             let address = line.trim().strip_prefix("API ").map(str::trim);
-            let address =
-                address.and_then(|url| url.strip_prefix("http://")?.strip_suffix("/api/v1"));
+            let address = address.and_then(|url| url.split_once("://")?.1.strip_suffix("/api/v1"));
             if let Some(address) = address {
                 let address = address.parse().expect("an address");
                 return Ok(Self { child, address, rest: said });
@@ -88,6 +87,16 @@ impl Process {
             let line = self.rest.recv_timeout(PATIENCE).expect("it is said");
             if let Some(rest) = line.trim().strip_prefix(word) {
                 return rest.trim().to_owned();
+            }
+        }
+    }
+
+    /// Waits for a line with some words in it.
+    pub(crate) fn hear_with(&self, words: &str) -> String {
+        loop {
+            let line = self.rest.recv_timeout(PATIENCE).expect("it is said");
+            if line.contains(words) {
+                return line;
             }
         }
     }

@@ -65,7 +65,8 @@ async fn a_change_by_cookie_must_come_from_a_page_of_ours() {
     let shop = Shop::with(&[public, ("QIANG_AUTH__SANDBOX", "true")]).await;
     let sale = shop.sale(9, json!({ "limit_per_user": 9 })).await;
     let signed = shop.stranger().await.post("/session", json!({ "user_id": "ann" })).await;
-    assert!(signed.header("set-cookie").contains("; Secure"), "behind TLS");
+    let set = signed.header("set-cookie");
+    assert!(set.starts_with("__Host-") && set.contains("; Secure"), "behind TLS: {set}");
     let ann = cookie(&signed);
     // The fast lane answers the first, the router the second.
     for path in [format!("/sales/{sale}/claims"), "/current-sale/claims".to_owned()] {

@@ -118,27 +118,35 @@ impl Shop {
         format!("{}={}", session::COOKIE, self.server.app.sessions.cookie(&session, START))
     }
 
+    /// Somebody, by TLS if that is how the shop is spoken to.
+    async fn arrive(&self, token: Option<String>) -> Person {
+        match &self.server.config.app.http.tls {
+            None => Person::arrive(self.address(), token).await,
+            Some(files) => Person::arrive_by_tls(self.address(), token, files).await,
+        }
+    }
+
     pub(crate) async fn buyer(&self, user: &str) -> Person {
-        Person::arrive(self.address(), Some(self.token(user, Role::Buyer, None))).await
+        self.arrive(Some(self.token(user, Role::Buyer, None))).await
     }
 
     /// A buyer the shop knows by a real person's name.
     pub(crate) async fn known_buyer(&self, user: &str, identity: &str) -> Person {
-        Person::arrive(self.address(), Some(self.token(user, Role::Buyer, Some(identity)))).await
+        self.arrive(Some(self.token(user, Role::Buyer, Some(identity)))).await
     }
 
     pub(crate) async fn admin(&self) -> Person {
-        Person::arrive(self.address(), Some(self.token("boss", Role::Admin, None))).await
+        self.arrive(Some(self.token("boss", Role::Admin, None))).await
     }
 
     /// Somebody without a token.
     pub(crate) async fn stranger(&self) -> Person {
-        Person::arrive(self.address(), None).await
+        self.arrive(None).await
     }
 
     /// Somebody with this token, good or not.
     pub(crate) async fn bearer(&self, token: impl Into<String>) -> Person {
-        Person::arrive(self.address(), Some(token.into())).await
+        self.arrive(Some(token.into())).await
     }
 
     /// Opens a sale of `stock` units, with the usual terms but for `terms`, and gives its id.

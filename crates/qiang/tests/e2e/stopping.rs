@@ -127,7 +127,8 @@ async fn the_folder_is_free_for_the_next_and_the_note_is_gone() {
     for _ in 0..3 {
         let server = Server::start(config(folder.path(), &[]), Arc::new(SystemClock)).await;
         let server = server.expect("it starts");
-        assert_eq!(qiang::running::address(folder.path()), Some(server.address));
+        let place = qiang::running::place(folder.path()).expect("a note");
+        assert_eq!((place.address, place.tls), (server.address, false));
         server.stop().await;
         assert!(!note.exists());
     }

@@ -72,6 +72,16 @@ pub const K6: Program =
 /// wrk, a load generator for HTTP.
 pub const WRK: Program = Program { name: "wrk", source: Source::Debian("wrk"), places: &[] };
 
+/// nginx, a proxy.
+pub const NGINX: Program =
+    Program { name: "nginx", source: Source::Debian("nginx-light"), places: &["/usr/sbin"] };
+/// Varnish, a cache; `varnishstat` comes with it.
+pub const VARNISH: Program =
+    Program { name: "varnishd", source: Source::Debian("varnish"), places: &["/usr/sbin"] };
+/// Prometheus; `promtool`, which checks its rules, comes with it.
+pub const PROMETHEUS: Program =
+    Program { name: "prometheus", source: Source::Debian("prometheus"), places: &[] };
+
 /// A browser, and what drives it.
 pub const CHROMEDRIVER: Program =
     Program { name: "chromedriver", source: Source::Debian("chromium-driver"), places: &[] };

@@ -15,6 +15,7 @@ use super::{Args, crowd};
 use crate::cli::serve::Stop;
 use crate::cli::{Misuse, output};
 use crate::config::Config;
+use crate::tls;
 use qiang_app::client::Client;
 use qiang_app::json_time;
 use qiang_load::http::Http;
@@ -58,7 +59,7 @@ impl Bench {
             stays_here(url).await?;
         }
         let (client, own) = match &args.url {
-            Some(url) => (Client::connect_url(url).await?, None),
+            Some(url) => (Client::connect_url(url, args.ca.as_deref()).await?, None),
             None => {
                 let own = Own::start().await?;
                 (Client::connect(own.address).await?, Some(own))
@@ -109,12 +110,13 @@ impl Bench {
         let door = match resp {
             None => {
                 let host = host_of(args.url.as_deref(), address);
-                Door { address, wire: Wire::Http(Http::new(&host, &sale, &run, tokens)) }
+                let tls = target.tls().cloned().map(tls::for_load);
+                Door { address, tls, wire: Wire::Http(Http::new(&host, &sale, &run, tokens)) }
             }
             Some(address) => {
                 let names = crowd::names(plan.users);
                 let wire = Resp::new(&sale, &run, &admin, names, PRICE_CENTS);
-                Door { address, wire: Wire::Resp(wire) }
+                Door { address, tls: None, wire: Wire::Resp(wire) }
             }
         };
         let wanted = Wanted::of(&plan, args.url.clone(), args.protocol, stock);

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::own::Own;
 use crate::config::Config;
-use qiang_app::client::{Client, Response};
+use qiang_app::client::{self, Client, Response};
 use qiang_app::secrets::{self, Secret, Secrets};
 use qiang_app::token::{Key, Principal, Role};
 use qiang_load::result::Audit;
@@ -100,6 +100,10 @@ impl Target {
 
     pub(super) fn address(&self) -> SocketAddr {
         self.client.address()
+    }
+
+    pub(super) const fn tls(&self) -> Option<&client::Tls> {
+        self.client.tls()
     }
 
     pub(super) async fn open_sale(&mut self, terms: &Value) -> anyhow::Result<String> {

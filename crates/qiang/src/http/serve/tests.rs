@@ -9,24 +9,26 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio_util::either::Either;
 use tokio_util::sync::CancellationToken;
 
 use super::until_idle;
 use crate::http::wire::{Answer, Wire};
+use crate::tls::Stream;
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 /// Only a test that fails waits so long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-async fn pair() -> (TcpStream, TcpStream) {
+async fn pair() -> (TcpStream, Stream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
-    (client.expect("connected"), accepted.expect("accepted").0)
+    (client.expect("connected"), Either::Left(accepted.expect("accepted").0))
 }
 
 /// Serves until idle; every answer has this body.
-async fn serve(stream: TcpStream, begun: &'static [u8], body: &str) -> Option<(TcpStream, Bytes)> {
+async fn serve(stream: Stream, begun: &'static [u8], body: &str) -> Option<(Stream, Bytes)> {
     let wire = Wire::new(stream, Bytes::from_static(begun), PATIENCE);
     let progress = wire.progress();
     let answer = |_: hyper::Request<Incoming>| {
