@@ -1,7 +1,7 @@
 //! Where the next page of a list begins, as text.
 
 use qiang_core::{Opened, Timestamp};
-use qiang_store::Cursor;
+use qiang_store::{Cursor, Moment};
 
 use crate::problem::Problem;
 
@@ -32,6 +32,28 @@ pub fn write_sale(opened: Opened) -> String {
 pub fn read_sale(text: &str) -> Option<Opened> {
     let (at, id) = text.split_once('_')?;
     Some(Opened { at: time(at)?, id: id.parse().ok()? })
+}
+
+/// `<milliseconds>_<id>`
+#[must_use]
+pub fn write_moment(moment: Moment) -> String {
+    format!("{}_{}", moment.at.millis(), moment.id)
+}
+
+/// Reads what [`write_moment`] wrote.
+#[must_use]
+pub fn read_moment(text: &str) -> Option<Moment> {
+    let Opened { at, id } = read_sale(text)?;
+    Some(Moment { at, id: id.get() })
+}
+
+/// Reads a cursor out of a query.
+pub fn of_query<T>(
+    field: &'static str,
+    text: Option<String>,
+    read: impl Fn(&str) -> Option<T>,
+) -> Result<Option<T>, Problem> {
+    text.map(|text| read(&text).ok_or_else(|| refused(field))).transpose()
 }
 
 /// Plain digits, without a sign.

@@ -13,6 +13,7 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use qiang_core::{RequestId, UserId};
 use serde::de::DeserializeOwned;
 
+use crate::actions;
 use crate::app::App;
 use crate::entry::{Origin, Stopping};
 use crate::problem::{Code, Problem};
@@ -112,6 +113,7 @@ where
         if who.role != Role::Buyer {
             app.still_signed_in(&shown).await?;
         }
+        actions::mark(parts, &who).await;
         Ok(Self(who))
     }
 }
@@ -146,7 +148,11 @@ where
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let Viewer(who) = Viewer::from_request_parts(parts, state).await?;
-        if who.role == Role::Admin { Ok(Self(who)) } else { Err(Problem::new(Code::Forbidden)) }
+        if who.role != Role::Admin {
+            return Err(Problem::new(Code::Forbidden));
+        }
+        actions::mark(parts, &who).await;
+        Ok(Self(who))
     }
 }
 

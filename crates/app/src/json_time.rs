@@ -10,6 +10,8 @@ use serde::{Deserializer, Serializer};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::problem::Problem;
+
 /// A time as text, without a heap: `2026-01-02T03:04:05.678Z`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Text([u8; 24]);
@@ -61,6 +63,14 @@ pub fn parse(text: &str) -> Option<Timestamp> {
     let moment = OffsetDateTime::parse(text, &Rfc3339).ok()?;
     let millis = moment.unix_timestamp_nanos().div_euclid(1_000_000);
     i64::try_from(millis).ok().map(Timestamp::from_millis)
+}
+
+/// A time out of a query. A `+` of an offset that was not escaped arrives as a blank, and is meant as
+/// what it was.
+pub fn of_query(field: &'static str, text: Option<String>) -> Result<Option<Timestamp>, Problem> {
+    let Some(text) = text else { return Ok(None) };
+    let refused = || Problem::invalid_field(field, "must be a time like 2027-01-15T08:00:00Z");
+    parse(&text.replace(' ', "+")).map(Some).ok_or_else(refused)
 }
 
 /// Serde's half of writing.

@@ -3,6 +3,7 @@
 //!
 //! It knows no domain. The doors and the list of domains are in the product.
 
+pub mod actions;
 mod app;
 pub mod cli;
 pub mod client;

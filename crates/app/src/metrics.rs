@@ -69,13 +69,16 @@ pub struct Metrics {
     claims: [Counter; CLAIM_OUTCOMES.len()],
     /// How long a claim took, from the question to the engine to the durable answer.
     pub claim_latency: Latency,
+    /// What admins did that is in the log instead of the records.
+    pub actions_unwritten: Counter,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
         let by_outcome = Family::default();
         let claims = counters(&by_outcome, "outcome", CLAIM_OUTCOMES);
-        Self { by_outcome, claims, claim_latency: Latency::default() }
+        let (claim_latency, actions_unwritten) = (Latency::default(), Counter::default());
+        Self { by_outcome, claims, claim_latency, actions_unwritten }
     }
 }
 
@@ -85,6 +88,8 @@ impl Metrics {
         registry.register("claims", "Claims asked for, by outcome", self.by_outcome.clone());
         let help = "From the question to the durable answer";
         registry.register("claim_seconds", help, self.claim_latency.clone());
+        let help = "Changes of admins that are in the log only, because the records were away";
+        registry.register("actions_unwritten", help, self.actions_unwritten.clone());
     }
 
     /// What the counters say at this moment.

@@ -76,6 +76,10 @@ texts! {
     IdempotencyKey = r"^[!-~]([ -~]*[!-~])?$", 128, "0192f3a4-7c11-7d3e-9d0a-5b1c2f8e6a01";
     /// Where the next page of a list of sales begins.
     SaleCursor = r"^[0-9]{1,15}_[1-9][0-9]{0,18}$", 35, "1767323045678_12";
+    /// Names an action or an audit.
+    MadeId = r"^[1-9][0-9]{0,18}$", 19, "4611686018427387905";
+    /// Where the next page of a list of actions or audits begins.
+    MadeCursor = r"^[0-9]{1,15}_[1-9][0-9]{0,18}$", 35, "1767323045678_4611686018427387905";
     /// Names a session of the pages.
     SessionId = r"^[0-9a-f]{32}$", 32, "0f3a5b7c9d1e2f400f3a5b7c9d1e2f40";
     /// Where the next page of a list of orders or reviews begins.
@@ -108,6 +112,12 @@ words! {
     RefundReason = "late" | "already_paid" | "amount_mismatch" | "claim_lost" | "revoked";
     /// Whether money was sent back.
     RefundStatus = "due" | "settled";
+    /// What became of a refund that was to be settled: it is now, it was before, or there is none.
+    SettleOutcome = "settled" | "already_settled" | "no_such_refund";
+    /// What an audit found: all books agree, they differ, or it was not finished.
+    AuditResult = "agree" | "differ" | "unfinished";
+    /// Why an audit was run: somebody asked for it, somebody had the records mended, or it was time.
+    AuditHow = "asked" | "repair" | "by_itself";
     /// Whether somebody has looked at an order.
     ReviewStatus = "pending" | "ended";
     /// In which sales something is decided.

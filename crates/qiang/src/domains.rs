@@ -29,6 +29,8 @@ pub struct Settings {
     pub pages: qiang_pages::Settings,
     /// `[audit]`
     pub audit: audit::Settings,
+    /// `[actions]`
+    pub actions: operations::actions::Settings,
 }
 
 impl Settings {
@@ -38,6 +40,7 @@ impl Settings {
             sales: qiang_sales::Settings::take(layers, config),
             pages: qiang_pages::Settings::take(layers),
             audit: audit::Settings::take(layers),
+            actions: operations::actions::Settings::take(layers),
         }
     }
 }
@@ -92,7 +95,13 @@ impl Domains {
             Box::new(sales.clone()),
             Box::new(pages.clone()),
             Box::new(audit.clone()),
-            Box::new(Operations::new(Arc::clone(app), demo.clone(), shown, doors.certificates())),
+            Box::new(Operations::new(
+                Arc::clone(app),
+                demo.clone(),
+                shown,
+                settings.actions,
+                doors.certificates(),
+            )),
         ];
         Ok(Self { sales, pages, audit, demo, all })
     }

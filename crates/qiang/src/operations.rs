@@ -1,5 +1,6 @@
 //! What operators look at: health, nodes, and metrics of the engine, the logs and the workers.
 
+pub mod actions;
 pub mod demo;
 pub mod health;
 mod metrics;
@@ -41,6 +42,7 @@ pub(crate) struct Operations {
     app: Arc<App>,
     demo: Demo,
     settings: Settings,
+    keep: actions::Settings,
     logs: Logs,
     certificates: Certificates,
 }
@@ -50,16 +52,19 @@ impl Operations {
         app: Arc<App>,
         demo: Demo,
         settings: Settings,
+        keep: actions::Settings,
         certificates: Certificates,
     ) -> Self {
-        Self { app, demo, settings, logs: Logs::default(), certificates }
+        Self { app, demo, settings, keep, logs: Logs::default(), certificates }
     }
 }
 
 impl Domain for Operations {
     fn routes(&self) -> OpenApiRouter {
-        let nodes =
-            OpenApiRouter::new().routes(routes!(nodes::list)).with_state(Arc::clone(&self.app));
+        let nodes = OpenApiRouter::new()
+            .routes(routes!(nodes::list))
+            .routes(routes!(actions::list))
+            .with_state(Arc::clone(&self.app));
         let demo = OpenApiRouter::new().routes(routes!(demo::open)).with_state(self.demo.clone());
         let settings =
             OpenApiRouter::new().routes(routes!(settings::list)).with_state(self.settings.clone());
@@ -69,6 +74,7 @@ impl Domain for Operations {
     fn problems(&self) -> Problems {
         &[
             ("list_nodes", &[]),
+            ("list_actions", &[]),
             ("list_settings", &[]),
             ("open_demo", &[Code::DemoDisabled, Code::CrossSite, Code::RepeatedHeader]),
             ("show_metrics", &[]),
@@ -94,6 +100,12 @@ impl Domain for Operations {
             let (certificates, app) = (self.certificates.clone(), Arc::clone(&app));
             workers.every("certificates", tls::LOOK_EVERY, move || {
                 certificates.clone().look(app.now())
+            });
+        }
+        if app.config.roles.worker {
+            let (app, days) = (Arc::clone(&app), self.keep.keep_days);
+            workers.every("old actions", actions::FORGET_EVERY, move || {
+                actions::forget(Arc::clone(&app), days)
             });
         }
         if !app.engine.is_shared() {

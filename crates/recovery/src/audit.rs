@@ -6,6 +6,7 @@
 //! fault, everything else has to be equal.
 
 mod compare;
+pub mod history;
 mod source;
 
 use std::ops::Deref;
@@ -22,6 +23,7 @@ use qiang_app::workers::Workers;
 use qiang_app::{App, Domain, Problems, schema};
 use qiang_core::{Book, ClaimId, PoolId};
 use qiang_engine::{JournalError, Stopwatch};
+use qiang_store::AuditHow;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -178,7 +180,8 @@ pub enum Mending {
 
 /// Compare all books
 ///
-/// Holds engine, log and records of a running server against each other.
+/// Holds engine, log and records of a running server against each other. Nothing is kept of it; to have
+/// it in the history, `POST /admin/audits`.
 #[utoipa::path(get, path = "/api/v1/admin/audit", operation_id = "run_audit", tag = "operations", security(("token" = ["viewer"])),
     responses((status = 200, description = "What was found", body = Report)))]
 pub async fn show(State(audit): State<Audit>, _: Viewer) -> Result<axum::Json<Report>, Problem> {
@@ -187,37 +190,43 @@ pub async fn show(State(audit): State<Audit>, _: Viewer) -> Result<axum::Json<Re
 
 /// Repair the records
 ///
-/// Compares all books, and mends the records where they differ.
+/// Compares all books, and mends the records where they differ. What was found is kept among the audits.
 #[utoipa::path(post, path = "/api/v1/admin/audit/repair", operation_id = "repair_records", tag = "operations", security(("token" = ["admin"])),
     responses((status = 200, description = "What was found, before it was mended", body = Report)))]
 pub async fn repair(
     State(audit): State<Audit>,
-    _: Admin,
+    Admin(who): Admin,
     _: OptionalJson<Nothing>,
 ) -> Result<axum::Json<Report>, Problem> {
-    answer(audit.run(Depth::RecordsAndLog, Mending::Records).await)
+    let (depth, how) = (Depth::RecordsAndLog, AuditHow::Repair);
+    answer(audit.run_and_keep(depth, Mending::Records, how, Some(who.user)).await.1)
 }
 
 fn answer(report: Result<Report, Error>) -> Result<axum::Json<Report>, Problem> {
-    report.map(axum::Json).map_err(|error| {
-        let error = qiang_engine::chain(&error);
-        tracing::error!("the audit could not be finished: {error}");
-        Problem::new(Code::Unavailable).detail(format!("the audit could not be finished: {error}"))
-    })
+    report.map(axum::Json).map_err(|error| unfinished(&error))
 }
 
-/// `[audit]`: how often the books are compared in the background; `None` is never.
+fn unfinished(error: &Error) -> Problem {
+    let error = qiang_engine::chain(error);
+    tracing::error!("the audit could not be finished: {error}");
+    Problem::new(Code::Unavailable).detail(format!("the audit could not be finished: {error}"))
+}
+
+/// `[audit]`
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// How often.
+    /// How often the books are compared in the background; `None` is never.
     pub every: Option<Duration>,
+    /// How many audits are kept.
+    pub keep: u32,
 }
 
 impl Settings {
     /// Takes this domain's part of the configuration.
     pub fn take(layers: &mut Layers) -> Self {
         let every = layers.seconds("audit.every_secs", 300, 0..=30 * 86_400);
-        Self { every: (!every.is_zero()).then_some(every) }
+        let keep = layers.number("audit.keep", 1_000, 1..=100_000);
+        Self { every: (!every.is_zero()).then_some(every), keep }
     }
 }
 
@@ -250,11 +259,15 @@ impl FromRef<Audit> for Arc<App> {
 
 impl Domain for Audit {
     fn routes(&self) -> OpenApiRouter {
-        OpenApiRouter::new().routes(routes!(show)).routes(routes!(repair)).with_state(self.clone())
+        OpenApiRouter::new()
+            .routes(routes!(show))
+            .routes(routes!(repair))
+            .routes(routes!(history::list, history::create))
+            .with_state(self.clone())
     }
 
     fn problems(&self) -> Problems {
-        &[("run_audit", &[]), ("repair_records", &[])]
+        &[("run_audit", &[]), ("repair_records", &[]), ("list_audits", &[]), ("create_audit", &[])]
     }
 
     fn register(&self, registry: &mut Registry) {
@@ -295,7 +308,8 @@ impl Audit {
 
     /// Compares engine and records, so that the metric tells.
     async fn run_by_itself(self) -> Turn {
-        let report = self.run(Depth::Records, Mending::LookOnly).await?;
+        let (look, how) = (Mending::LookOnly, AuditHow::ByItself);
+        let report = self.run_and_keep(Depth::Records, look, how, None).await.1?;
         if report.ok {
             tracing::debug!(claims = report.claims, "audit: all agree");
         } else {

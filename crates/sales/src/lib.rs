@@ -13,7 +13,9 @@ mod problems;
 pub mod records;
 pub mod reviews;
 pub mod sale;
+pub mod search;
 mod settings;
+pub mod settling;
 pub mod signature;
 
 use std::ops::Deref;
@@ -122,6 +124,9 @@ impl Domain for Sales {
             .routes(routes!(checkout::refunds))
             .routes(routes!(payments::list_refunds))
             .routes(routes!(payments::settle_refund))
+            .routes(routes!(settling::settle))
+            .routes(routes!(search::claims))
+            .routes(routes!(search::orders))
             .routes(routes!(payments::refund_order))
             .routes(routes!(reviews::list))
             .routes(routes!(reviews::end))

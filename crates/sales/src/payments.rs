@@ -18,6 +18,7 @@ use crate::sale::{forgotten, sale_id};
 use crate::signature::{SIGNATURE_HEADER, TIMESTAMP_HEADER};
 use qiang_app::App;
 use qiang_app::Origin;
+use qiang_app::actions::Noting;
 use qiang_app::extract::Shared;
 use qiang_app::extract::page_limit;
 use qiang_app::extract::{Admin, Caller, Nothing, OptionalJson, Path, Raw, Viewer, from_json};
@@ -294,12 +295,16 @@ pub async fn refund_order(
     State(app): Shared,
     origin: Origin,
     _: Admin,
+    noting: Noting,
     Path(id): Path<String>,
     OptionalJson(body): OptionalJson<OrderRefund>,
 ) -> Result<axum::Json<RefundedOrder>, Problem> {
-    if body.reason.is_some_and(|reason| reason.chars().count() > MAX_REASON) {
-        let rule = format_args!("must have at most {MAX_REASON} characters");
-        return Err(Problem::invalid_field("reason", rule));
+    if let Some(reason) = &body.reason {
+        if reason.chars().count() > MAX_REASON {
+            let rule = format_args!("must have at most {MAX_REASON} characters");
+            return Err(Problem::invalid_field("reason", rule));
+        }
+        noting.note(reason);
     }
     let claim = order_id(&id)?;
     let (claim, replayed) = match app.decide(Command::Revoke { claim }, &origin).await?.into_claim()

@@ -86,6 +86,9 @@ pub(crate) const PROBLEMS: &[(&str, &[Code])] = &[
     ("list_refunds", &[]),
     ("refund_order", &[Code::NoSuchOrder, Code::NotPaid, Code::Released, Code::SaleCleared]),
     ("settle_refund", &[Code::NoSuchSale, Code::NoSuchRefund]),
+    ("settle_refunds", &[]),
+    ("search_claims", &[]),
+    ("search_orders", &[]),
     ("list_reviews", &[]),
     ("end_review", &[Code::NoSuchReview]),
 ];

@@ -54,6 +54,12 @@ impl Statement {
         Self::of(&[], Text::Built(text), false)
     }
 
+    /// The same, with the columns of these tables in it.
+    #[must_use]
+    pub fn built_over(tables: &[&Table], text: &str) -> Self {
+        Self::built(Table::expand(tables, text))
+    }
+
     const fn of(tables: &'static [&'static Table], text: Text, kept: bool) -> Self {
         Self { tables, text, kept, spelled: [const { OnceLock::new() }; 3] }
     }

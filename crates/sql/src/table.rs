@@ -29,6 +29,8 @@ pub enum Existing {
     YieldsToNewer,
     /// All of it is replaced, in place.
     IsReplaced,
+    /// What changes is a number, and the new one is added to it.
+    IsAddedTo,
 }
 
 impl Table {
@@ -64,10 +66,11 @@ impl Table {
         let changed: Vec<_> = match existing {
             Existing::IsAnError => return String::new(),
             Existing::Stays => Vec::new(),
-            Existing::YieldsToNewer => names(self.changing).collect(),
+            Existing::YieldsToNewer | Existing::IsAddedTo => names(self.changing).collect(),
             Existing::IsReplaced => names(self.fixed).chain(names(self.changing)).collect(),
         };
         let newer = existing == Existing::YieldsToNewer;
+        let adds = existing == Existing::IsAddedTo;
         assert!(!newer || changed.contains(&VERSION), "{} has no version", self.name);
         let set = |value: &dyn Fn(&str) -> String| {
             let set = changed.iter().map(|column| format!("{column} = {}", value(column)));
@@ -78,6 +81,8 @@ impl Table {
                 set(&|column| {
                     format!("IF(VALUES({VERSION}) > {VERSION}, VALUES({column}), {column})")
                 })
+            } else if adds {
+                set(&|column| format!("{column} + VALUES({column})"))
             } else {
                 set(&|column| format!("VALUES({column})"))
             };
@@ -95,9 +100,15 @@ impl Table {
         if changed.is_empty() {
             return format!(" ON CONFLICT ({key}) DO NOTHING");
         }
-        let set = set(&|column| format!("excluded.{column}")).join(", ");
+        let name = self.name;
+        let set = if adds {
+            set(&|column| format!("{name}.{column} + excluded.{column}"))
+        } else {
+            set(&|column| format!("excluded.{column}"))
+        };
+        let set = set.join(", ");
         let only = if newer {
-            format!(" WHERE excluded.{VERSION} > {}.{VERSION}", self.name)
+            format!(" WHERE excluded.{VERSION} > {name}.{VERSION}")
         } else {
             String::new()
         };
@@ -146,6 +157,17 @@ mod tests {
             tail(Existing::IsReplaced, MySql),
             " ON DUPLICATE KEY UPDATE c = VALUES(c), version = VALUES(version), d = VALUES(d)"
         );
+    }
+
+    #[test]
+    fn numbers_can_be_added_to_a_row_that_is_there() {
+        let sums = Table { name: "sums", key: "a", fixed: "b", changing: "n" };
+        let tail = |dialect| sums.tail(Existing::IsAddedTo, dialect);
+        assert_eq!(tail(MySql), " ON DUPLICATE KEY UPDATE n = n + VALUES(n)");
+        for dialect in [Sqlite, Postgres] {
+            let expected = " ON CONFLICT (a) DO UPDATE SET n = sums.n + excluded.n";
+            assert_eq!(tail(dialect), expected);
+        }
     }
 
     #[test]

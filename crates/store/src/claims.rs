@@ -71,7 +71,7 @@ impl Store {
     }
 }
 
-fn read(row: &Found) -> Result<Claim> {
+pub(crate) fn read(row: &Found) -> Result<Claim> {
     let mut fields = Fields::new(row, &CLAIMS);
     Ok(Claim {
         kind: Kind::Sale,

@@ -9,6 +9,8 @@
 //! what is left asks the engine.
 
 pub mod accounts;
+mod actions;
+mod audits;
 mod claims;
 mod consumers;
 mod error;
@@ -26,9 +28,12 @@ mod reviews;
 mod rewrite;
 mod sale_pages;
 mod sales;
+mod search;
 mod sessions;
 mod settings;
 
+pub use actions::{Action, ActionFilter};
+pub use audits::{AuditHow, AuditRecord, AuditResult};
 pub use consumers::{Begin, RECORDS};
 pub use error::{Error, Result, Unreadable};
 pub use migrations::{Migration, Schema};
@@ -40,6 +45,7 @@ pub use refunds::{RefundCursor, RefundRecord, RefundStatus, SettleOutcome};
 pub use reviews::{Review, ReviewStatus};
 pub use sale_pages::{SaleImage, SalePage};
 pub use sales::{Sale, SaleState};
+pub use search::Search;
 pub use sessions::{Session, SignIn};
 
 use error::While;
@@ -57,6 +63,15 @@ pub struct Cursor {
     pub at: Timestamp,
     /// Its id, for rows of the same time.
     pub id: ClaimId,
+}
+
+/// A place in a listing of things with an id of their own that runs by time, newest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// The time of the last row seen.
+    pub at: Timestamp,
+    /// Its id, for rows of the same time.
+    pub id: u64,
 }
 
 /// How often a transaction is tried that collides with those of others.

@@ -51,6 +51,7 @@ static MIGRATIONS: Migrations = Migrations {
         step!(6, "pages", "sqlite/0006_pages.sql"),
         step!(7, "node samples", "sqlite/0007_node_samples.sql"),
         step!(8, "accounts", "sqlite/0008_accounts.sql"),
+        step!(9, "console", "sqlite/0009_console.sql"),
     ],
     mysql: &[
         step!(2, "records", "mysql/0002_records.sql"),
@@ -60,6 +61,7 @@ static MIGRATIONS: Migrations = Migrations {
         step!(6, "pages", "mysql/0006_pages.sql"),
         step!(7, "node samples", "mysql/0007_node_samples.sql"),
         step!(8, "accounts", "mysql/0008_accounts.sql"),
+        step!(9, "console", "mysql/0009_console.sql"),
     ],
     postgres: &[
         step!(2, "records", "postgres/0002_records.sql"),
@@ -69,6 +71,7 @@ static MIGRATIONS: Migrations = Migrations {
         step!(6, "pages", "postgres/0006_pages.sql"),
         step!(7, "node samples", "postgres/0007_node_samples.sql"),
         step!(8, "accounts", "postgres/0008_accounts.sql"),
+        step!(9, "console", "postgres/0009_console.sql"),
     ],
 };
 

@@ -228,6 +228,16 @@ macro_rules! with_items {
     };
 }
 
+/// Orders picked by what stands in place of [`PICKED`], newest first.
+const NEWEST_FIRST: &str =
+    with_items!("{picked}", "orders.created_at DESC, orders.sale_id DESC, orders.number DESC");
+const PICKED: &str = "{picked}";
+
+/// Orders that a condition picks, which may end in an order and a limit, newest first.
+pub(crate) fn picked(condition: &str) -> Statement {
+    Statement::built_over(&[&ORDERS, &ITEMS], &NEWEST_FIRST.replace(PICKED, condition))
+}
+
 impl Store {
     pub async fn order(&self, id: ClaimId) -> Result<Option<Order>> {
         let select =
@@ -267,7 +277,11 @@ impl Store {
         self.orders(select, &[sql_id(pool).into(), after.into(), page(max).into()]).await
     }
 
-    async fn orders(&self, select: &Statement, values: &[Value<'_>]) -> Result<Vec<Order>> {
+    pub(crate) async fn orders(
+        &self,
+        select: &Statement,
+        values: &[Value<'_>],
+    ) -> Result<Vec<Order>> {
         let rows = self.database.fetch_all(select, values).await.when("reading orders")?;
         let mut orders: Vec<Order> = Vec::with_capacity(rows.len());
         for row in &rows {

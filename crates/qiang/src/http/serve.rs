@@ -36,6 +36,7 @@ use super::wire::{Answer, LEAST, Progress, Waits, Wire};
 use crate::domains::Domains;
 use crate::listener::{self, Listener};
 use crate::tls::{self, Stream};
+use qiang_app::actions::Watched;
 use qiang_app::problem::{Lang, Problem};
 use qiang_app::{App, Origin, Stopping};
 
@@ -245,6 +246,7 @@ impl Served {
         let page = Asked::of(request.headers(), &self.app.config.http.cors_origins);
         request.extensions_mut().insert(origin);
         request.extensions_mut().insert(self.stopping.clone());
+        let watched = Watched::begin(&self.app, &mut request);
         async move {
             if let Some(mut may) = page.preflight(&request) {
                 page.say(may.headers_mut());
@@ -252,6 +254,9 @@ impl Served {
             }
             let request = request.map(|body| Body::new(Lent::new(body, &rest)));
             let Ok(answered) = router.call(request).await;
+            if let Some(watched) = watched {
+                watched.end(&answered).await;
+            }
             let mut response = localize(answered, lang);
             page.say(response.headers_mut());
             if is_http2 {

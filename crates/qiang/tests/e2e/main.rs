@@ -16,6 +16,7 @@ mod checkout;
 mod claims;
 mod closed_connections;
 mod commands;
+mod console;
 mod current_sale;
 mod deadlines;
 mod early_answers;

@@ -1,6 +1,8 @@
 //! What the store promises, one file for each promise, on every database.
 
 mod accounts;
+mod actions;
+mod audits;
 mod damaged_rows;
 mod duplicates_and_reordering;
 mod fixtures;
@@ -19,5 +21,6 @@ mod refunds_settle_once;
 mod round_trip;
 mod sale_pages;
 mod schema;
+mod searching;
 mod sessions;
 mod settings;

@@ -31,7 +31,7 @@ async fn all_databases_have_the_same_tables() {
     assert_eq!(expected["claims"].columns["user_id"], (Kind::Text, false));
     assert_eq!(expected["claims"].columns["pay_by"], (Kind::Number, true));
     assert_eq!(expected["claims"].indexes["PRIMARY"], ["sale_id", "number"]);
-    assert_eq!(expected["orders"].indexes.len(), 2);
+    assert_eq!(expected["orders"].indexes.len(), 5);
     for dialect in [Dialect::MySql, Dialect::Postgres] {
         if available(dialect) {
             assert_eq!(schema(dialect).await, expected, "{dialect}");
