@@ -197,7 +197,7 @@ async fn write(app: Arc<App>, action: Action) {
     }
 }
 
-/// The first characters of a text.
+/// The first characters of a text, without those that no database takes and nobody can read.
 fn cut(text: &str, max: usize) -> String {
-    text.chars().take(max).collect()
+    text.chars().filter(|char| !char.is_control()).take(max).collect()
 }

@@ -11,6 +11,7 @@ use crate::consumer::Progress;
 use crate::entry::Check;
 use crate::metrics::Metrics;
 use crate::nodes::Node;
+use crate::outcomes::Outcomes;
 use crate::probes::Probes;
 use crate::problem::{Code, Problem};
 use crate::secrets::Secrets;
@@ -39,6 +40,8 @@ pub struct App {
     pub config: Config,
     /// What is counted.
     pub metrics: Metrics,
+    /// What became of the claims of each sale.
+    pub outcomes: Outcomes,
     /// Whether the engine takes writes.
     pub probes: Probes,
     /// Who this process is among those that share the engine.
@@ -65,6 +68,7 @@ impl App {
             tokens: token::Key::new(&secrets.jwt_key),
             sessions: session::Keys::new(&secrets.jwt_key),
             metrics: Metrics::default(),
+            outcomes: Outcomes::default(),
             probes: Probes::default(),
             checks: OnceLock::new(),
             engine,

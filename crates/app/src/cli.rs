@@ -123,6 +123,17 @@ impl Server {
         done(&self.client.send(Method::GET, path, &headers, Bytes::new()).await?)
     }
 
+    /// `GET`, and the text of the answer.
+    pub async fn get_text(&mut self, path: &str) -> anyhow::Result<String> {
+        let headers = [(AUTHORIZATION, self.admin.clone())];
+        let answer = self.client.send(Method::GET, path, &headers, Bytes::new()).await?;
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        if !answer.status.is_success() {
+            anyhow::bail!("the server answered {}: {text}", answer.status);
+        }
+        Ok(text)
+    }
+
     /// `POST` of a value as JSON, and the JSON of the answer.
     pub async fn post<B, T>(&mut self, path: &str, body: &B) -> anyhow::Result<T>
     where

@@ -6,11 +6,13 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use qiang_core::{Command, Reply};
+use qiang_core::{Command, Kind, PoolId, Reply};
 use qiang_engine::Stopwatch;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
+use crate::metrics::{FAILED, NO_SUCH_SALE};
+use crate::outcomes::Newcomer;
 use crate::problem::{Code, Problem};
 
 /// Where a command comes from.
@@ -34,13 +36,13 @@ pub trait Check: fmt::Debug + Send + Sync {
 impl App {
     /// Decides a command.
     pub async fn decide(&self, command: Command, origin: &Origin) -> Result<Reply, Problem> {
-        let (is_claim, watch) = (is_claim(&command), Stopwatch::start());
+        let (asked, watch) = (Asked::of(&command), Stopwatch::start());
         let reply = match self.check(&command, origin) {
             Ok(()) => self.answer(self.engine.ask(command)).await,
             Err(problem) => Err(problem),
         };
-        if is_claim {
-            self.count_claim(reply.as_ref().ok(), &watch);
+        if let Asked::Claim(sale) = asked {
+            self.count_claim(sale, reply.as_ref().ok(), &watch);
         }
         reply
     }
@@ -54,14 +56,14 @@ impl App {
         mut answer: impl FnMut(bool, Result<Reply, Problem>),
     ) {
         let watch = Stopwatch::start();
-        let claims: Vec<bool> = commands.iter().map(is_claim).collect();
+        let asked: Vec<Asked> = commands.iter().map(Asked::of).collect();
         let (commands, mut refused) = self.check_many(commands, origin);
         let count = commands.len();
-        let asked = self.engine.ask_many(commands);
-        let replies = tokio::time::timeout(self.config.http.request_timeout, asked).await;
+        let answers = self.engine.ask_many(commands);
+        let replies = tokio::time::timeout(self.config.http.request_timeout, answers).await;
         let unknown = qiang_engine::Error::OutcomeUnknown;
         let mut replies = replies.unwrap_or_else(|_| vec![Err(unknown); count]).into_iter();
-        for (place, is_claim) in claims.into_iter().enumerate() {
+        for (place, asked) in asked.into_iter().enumerate() {
             let reply = match refused.next_if(|(at, _)| *at == place) {
                 Some((_, problem)) => Err(problem),
                 None => match replies.next() {
@@ -69,10 +71,10 @@ impl App {
                     None => Err(Problem::new(Code::Internal)),
                 },
             };
-            if is_claim {
-                self.count_claim(reply.as_ref().ok(), &watch);
+            if let Asked::Claim(sale) = asked {
+                self.count_claim(sale, reply.as_ref().ok(), &watch);
             }
-            answer(is_claim, reply);
+            answer(matches!(asked, Asked::Claim(_)), reply);
         }
     }
 
@@ -110,15 +112,34 @@ impl App {
         (passed, refused.into_iter().peekable())
     }
 
-    fn count_claim(&self, reply: Option<&Reply>, watch: &Stopwatch) {
+    fn count_claim(&self, sale: Option<PoolId>, reply: Option<&Reply>, watch: &Stopwatch) {
         self.metrics.claim_latency.record(watch.elapsed());
-        self.metrics.claimed(match reply {
+        let outcome = self.metrics.claimed(match reply {
             Some(Reply::Claim(outcome)) => Some(outcome),
             _ => None,
         });
+        match (sale, outcome) {
+            // Whoever makes up ids must not fill the table with them.
+            (None, _) | (_, NO_SUCH_SALE) => {}
+            (Some(sale), FAILED) => self.outcomes.count(sale, FAILED, Newcomer::TurnedAway),
+            (Some(sale), outcome) => self.outcomes.count(sale, outcome, Newcomer::Welcome),
+        }
     }
 }
 
-fn is_claim(command: &Command) -> bool {
-    matches!(command, Command::Claim(_))
+/// What has to be known of a command when its answer is counted.
+#[derive(Clone, Copy)]
+enum Asked {
+    /// A claim, of this sale if it is of one.
+    Claim(Option<PoolId>),
+    Other,
+}
+
+impl Asked {
+    fn of(command: &Command) -> Self {
+        match command {
+            Command::Claim(wish) => Self::Claim((wish.kind == Kind::Sale).then_some(wish.pool)),
+            _ => Self::Other,
+        }
+    }
 }

@@ -17,6 +17,7 @@ pub mod jobs;
 pub mod json_time;
 pub mod metrics;
 pub mod nodes;
+pub mod outcomes;
 pub mod probes;
 pub mod problem;
 pub mod running;

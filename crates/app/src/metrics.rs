@@ -15,7 +15,7 @@ use qiang_core::{Outcome, Refusal};
 use qiang_engine::Histogram;
 
 /// Outcomes of a claim, in the order of the counters.
-const CLAIM_OUTCOMES: [&str; 13] = [
+pub const CLAIM_OUTCOMES: [&str; 13] = [
     "granted",
     "replayed",
     "no_such_sale",
@@ -30,6 +30,10 @@ const CLAIM_OUTCOMES: [&str; 13] = [
     "idempotency_key_reused",
     "sale_cleared",
 ];
+
+/// Their places in the list: there is no such sale; nothing was decided.
+pub(crate) const NO_SUCH_SALE: usize = 2;
+pub(crate) const FAILED: usize = 9;
 
 /// One label with one of a few values.
 pub type Label = [(&'static str, &'static str); 1];
@@ -109,13 +113,14 @@ impl Metrics {
         counts
     }
 
-    /// Counts the answer to a claim; `None` is anything that was no answer of the rules.
-    pub fn claimed<T>(&self, outcome: Option<&Outcome<T>>) {
+    /// Counts the answer to a claim; `None` is anything that was no answer of the rules. Says which
+    /// of [`CLAIM_OUTCOMES`] it was.
+    pub fn claimed<T>(&self, outcome: Option<&Outcome<T>>) -> usize {
         let place = match outcome {
             Some(Outcome::Done(_)) => 0,
             Some(Outcome::Replayed(_)) => 1,
             Some(Outcome::Refused(refusal)) => match refusal {
-                Refusal::NoSuchPool => 2,
+                Refusal::NoSuchPool => NO_SUCH_SALE,
                 Refusal::NotOpenYet { .. } => 3,
                 Refusal::Closed => 4,
                 Refusal::NotEligible => 5,
@@ -125,11 +130,12 @@ impl Metrics {
                 Refusal::Released => 10,
                 Refusal::RequestConflict => 11,
                 Refusal::Cleared => 12,
-                _ => 9,
+                _ => FAILED,
             },
-            None => 9,
+            None => FAILED,
         };
         self.claims[place].inc();
+        place
     }
 }
 

@@ -76,6 +76,8 @@ texts! {
     IdempotencyKey = r"^[!-~]([ -~]*[!-~])?$", 128, "0192f3a4-7c11-7d3e-9d0a-5b1c2f8e6a01";
     /// Where the next page of a list of sales begins.
     SaleCursor = r"^[0-9]{1,15}_[1-9][0-9]{0,18}$", 35, "1767323045678_12";
+    /// What an action was about: the parts of the address that vary.
+    Thing = PRINTABLE, 200, "12";
     /// Names an action or an audit.
     MadeId = r"^[1-9][0-9]{0,18}$", 19, "4611686018427387905";
     /// Where the next page of a list of actions or audits begins.
@@ -118,6 +120,10 @@ words! {
     AuditResult = "agree" | "differ" | "unfinished";
     /// Why an audit was run: somebody asked for it, somebody had the records mended, or it was time.
     AuditHow = "asked" | "repair" | "by_itself";
+    /// What was done to a sale by hand.
+    SaleState = "open" | "closed" | "cleared";
+    /// A language that pages are written in.
+    Language = "en" | "zh";
     /// Whether somebody has looked at an order.
     ReviewStatus = "pending" | "ended";
     /// In which sales something is decided.

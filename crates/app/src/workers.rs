@@ -142,6 +142,20 @@ impl Workers {
         Report { board: self.board.clone(), name, failed: 0 }
     }
 
+    /// Has `last` done when all are told to stop, for at most so long.
+    pub fn at_end<F>(&mut self, patience: Duration, last: impl FnOnce() -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let stop = self.stop.clone();
+        self.add(async move {
+            stop.cancelled().await;
+            if tokio::time::timeout(patience, last()).await.is_err() {
+                tracing::warn!("what was to be done at the end took longer than {patience:?}");
+            }
+        });
+    }
+
     /// A task that looks after itself.
     pub fn add(&mut self, task: impl Future<Output = ()> + Send + 'static) {
         self.adopt(tokio::spawn(task));

@@ -49,12 +49,14 @@ impl Settings {
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Commands {
     Audit(qiang_recovery::cli::Args),
+    Report(qiang_sales::cli::Args),
 }
 
 impl Commands {
     pub(crate) async fn run(&self, config: &Config) -> anyhow::Result<ExitCode> {
         match self {
             Self::Audit(command) => command.run(&config.app).await,
+            Self::Report(command) => command.run(&config.app).await,
         }
     }
 }

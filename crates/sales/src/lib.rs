@@ -4,13 +4,16 @@
 
 pub mod checkout;
 pub mod claims;
+pub mod cli;
 pub mod current;
 mod metrics;
 pub mod orders;
+mod outcomes;
 pub mod page;
 pub mod payments;
 mod problems;
 pub mod records;
+pub mod report;
 pub mod reviews;
 pub mod sale;
 pub mod search;
@@ -49,6 +52,8 @@ pub struct Shop {
     /// Who says that money arrived.
     pub callbacks: signature::Key,
     metrics: Metrics,
+    /// Writes what became of the claims of each sale.
+    outcomes: outcomes::Writer,
     /// The current sale; 0 is none.
     current: AtomicU64,
 }
@@ -64,6 +69,7 @@ impl Sales {
         Ok(Self(Arc::new(Shop {
             callbacks: signature::Key::new(&secrets.callback_key),
             metrics: Metrics::default(),
+            outcomes: outcomes::Writer::default(),
             current: AtomicU64::new(current.map_or(0, PoolId::get)),
             settings,
             app,
@@ -88,7 +94,7 @@ impl FromRef<Sales> for Arc<App> {
 /// What the document says of this domain as a whole.
 #[derive(OpenApi)]
 #[openapi(
-    components(schemas(schema::SignedAt, schema::Signature)),
+    components(schemas(schema::SignedAt, schema::Signature, schema::Language)),
     tags(
         (name = "sales", description = "Open, look at, restock, close and clear sales"),
         (name = "claims", description = "Take units, order them, give them up"),
@@ -106,6 +112,7 @@ impl Domain for Sales {
             .routes(routes!(sale::show, sale::clear))
             .routes(routes!(sale::close))
             .routes(routes!(sale::restock))
+            .routes(routes!(report::show))
             .routes(routes!(page::show, page::put))
             .routes(routes!(page::show_image, page::put_image, page::remove_image))
             .routes(routes!(page::list_images))
@@ -139,6 +146,8 @@ impl Domain for Sales {
 
     fn register(&self, registry: &mut Registry) {
         self.metrics.register(registry);
+        let help = "Claims that no report counts, because too many sales had claims at once";
+        registry.register("claims_uncounted", help, self.app.outcomes.uncounted.clone());
     }
 
     fn measure(&self) -> Measuring<'_> {
@@ -146,6 +155,16 @@ impl Domain for Sales {
     }
 
     fn start(&self, workers: &mut Workers) {
+        let (every_second, at_end) = (self.clone(), self.clone());
+        workers.every("outcomes", outcomes::WRITE_EVERY, move || {
+            let sales = every_second.clone();
+            async move { sales.outcomes.write(&sales.app).await }
+        });
+        workers.at_end(outcomes::LAST_PATIENCE, move || async move {
+            if let Err(error) = at_end.outcomes.write(&at_end.app).await {
+                tracing::warn!("reports lack the last answers: {}", qiang_engine::chain(&*error));
+            }
+        });
         if self.app.engine.is_shared() {
             let sales = self.clone();
             workers.every("current sale", current::FOLLOW_EVERY, move || {

@@ -86,6 +86,7 @@ pub(crate) const PROBLEMS: &[(&str, &[Code])] = &[
     ("list_refunds", &[]),
     ("refund_order", &[Code::NoSuchOrder, Code::NotPaid, Code::Released, Code::SaleCleared]),
     ("settle_refund", &[Code::NoSuchSale, Code::NoSuchRefund]),
+    ("report_sale", &[Code::NoSuchSale]),
     ("settle_refunds", &[]),
     ("search_claims", &[]),
     ("search_orders", &[]),

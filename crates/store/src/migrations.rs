@@ -52,6 +52,7 @@ static MIGRATIONS: Migrations = Migrations {
         step!(7, "node samples", "sqlite/0007_node_samples.sql"),
         step!(8, "accounts", "sqlite/0008_accounts.sql"),
         step!(9, "console", "sqlite/0009_console.sql"),
+        step!(10, "sale outcomes", "sqlite/0010_sale_outcomes.sql"),
     ],
     mysql: &[
         step!(2, "records", "mysql/0002_records.sql"),
@@ -62,6 +63,7 @@ static MIGRATIONS: Migrations = Migrations {
         step!(7, "node samples", "mysql/0007_node_samples.sql"),
         step!(8, "accounts", "mysql/0008_accounts.sql"),
         step!(9, "console", "mysql/0009_console.sql"),
+        step!(10, "sale outcomes", "mysql/0010_sale_outcomes.sql"),
     ],
     postgres: &[
         step!(2, "records", "postgres/0002_records.sql"),
@@ -72,6 +74,7 @@ static MIGRATIONS: Migrations = Migrations {
         step!(7, "node samples", "postgres/0007_node_samples.sql"),
         step!(8, "accounts", "postgres/0008_accounts.sql"),
         step!(9, "console", "postgres/0009_console.sql"),
+        step!(10, "sale outcomes", "postgres/0010_sale_outcomes.sql"),
     ],
 };
 

@@ -66,6 +66,14 @@ impl Problem {
         self.code
     }
 
+    /// What people call it.
+    #[must_use]
+    pub fn title(&self, lang: Lang) -> &'static str {
+        let head = self.code.text(lang).head;
+        let title = head.split_once(",\"title\":\"").and_then(|(_, rest)| rest.split_once('"'));
+        title.map_or("", |(title, _)| title)
+    }
+
     /// What is wrong and what to do, in English.
     #[must_use]
     pub fn sentence(&self) -> &str {

@@ -58,7 +58,7 @@ pub struct ActionView {
     #[schema(example = "/api/v1/sales/{sale_id}/close")]
     pub route: String,
     /// What it was about: the parts of the address that vary, or the id of what was made.
-    #[schema(example = "12")]
+    #[schema(value_type = Option<schema::Thing>)]
     pub thing: Option<String>,
     /// The status of the answer; null if nobody waited for it.
     #[schema(minimum = 100, maximum = 599, example = 200)]
@@ -93,7 +93,7 @@ pub struct ActionQuery {
     #[param(value_type = Option<schema::UserId>)]
     user: Option<String>,
     /// What was done to this: a sale, an order, a session.
-    #[param(min_length = 1, max_length = 200, example = "12")]
+    #[param(value_type = Option<schema::Thing>)]
     thing: Option<String>,
     /// At this time or later.
     #[param(value_type = Option<schema::Time>)]
@@ -145,8 +145,12 @@ pub async fn list(
         .map(|user| UserId::new(&user))
         .transpose()
         .map_err(|_| Problem::invalid_field("user", "must be an id of a user: 1 to 64 bytes"))?;
-    if thing.as_ref().is_some_and(|thing| !(1..=200).contains(&thing.chars().count())) {
-        return Err(Problem::invalid_field("thing", "must have 1 to 200 characters"));
+    let is_thing = |thing: &String| {
+        (1..=200).contains(&thing.chars().count()) && !thing.contains(char::is_control)
+    };
+    if thing.as_ref().is_some_and(|thing| !is_thing(thing)) {
+        let rule = "must have 1 to 200 characters, and no control characters";
+        return Err(Problem::invalid_field("thing", rule));
     }
     let filter = ActionFilter {
         user,

@@ -37,6 +37,7 @@ mod pages;
 mod payments;
 mod records;
 mod repeats;
+mod report;
 mod resp;
 mod sales;
 mod sessions;

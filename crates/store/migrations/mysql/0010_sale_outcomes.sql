@@ -1,0 +1,19 @@
+-- A CREATE commits by itself, so this is written to be run again if it was cut off.
+
+-- How often which answer was given to those who claimed from a sale, for its report. Counted by every
+-- process and added once a second. The parts are seconds while a sale is new, and longer later.
+CREATE TABLE IF NOT EXISTS sale_outcomes (
+    sale_id          BIGINT NOT NULL,
+    at               BIGINT NOT NULL, -- when the part begins
+    outcome          VARCHAR(32) NOT NULL, -- granted, replayed, failed, or the code of a refusal
+    covers_ms        BIGINT NOT NULL, -- how long the part is
+    times            BIGINT NOT NULL,
+    PRIMARY KEY (sale_id, at, outcome)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {exact};
+
+-- The last thing that each process has added, so that nothing is added twice.
+CREATE TABLE IF NOT EXISTS outcome_writers (
+    writer           VARCHAR(64) NOT NULL PRIMARY KEY,
+    seq              BIGINT NOT NULL,
+    at               BIGINT NOT NULL -- by the database's clock
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {exact};
