@@ -20,6 +20,9 @@ use crate::stopwatch::Stopwatch;
 
 mod matrix;
 
+/// With everything that can be left out.
+const FEATURES: &str = "qiang/full";
+
 /// Starts the servers and runs the tests; `args` may hold `--` and what to hand on to
 /// `cargo test`.
 pub fn run(args: &[String]) -> Result<ExitCode> {
@@ -38,7 +41,7 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
     };
     let mut passed = test(&test_args(extra), &[])?;
     if passed && extra.is_empty() {
-        passed = test(&["test", "--locked", "--workspace", "--doc"], &[])?;
+        passed = test(&["test", "--locked", "--workspace", "--features", FEATURES, "--doc"], &[])?;
         let is_there =
             |service| is_given(service) || running.iter().any(|server| server.service == service);
         passed &= matrix::run(is_there, test)?;
@@ -84,7 +87,7 @@ fn test_args(extra: &[String]) -> Vec<&str> {
     let own = extra.split(|arg| arg == "--").next().unwrap_or_default();
     let picks_package = own.iter().any(|arg| arg.starts_with("-p") || arg.starts_with("--package"));
     if !picks_package {
-        args.push("--workspace");
+        args.extend(["--workspace", "--features", FEATURES]);
     }
     let kinds = ["--lib", "--bins", "--tests", "--examples"];
     let picks_kind = own.iter().any(|arg| {
@@ -130,20 +133,23 @@ mod tests {
 
     #[test]
     fn benches_are_never_run_by_accident() {
-        check(&[], "test --locked --workspace --lib --bins --tests --examples");
+        check(
+            &[],
+            "test --locked --workspace --features qiang/full --lib --bins --tests --examples",
+        );
     }
 
     #[test]
     fn a_choice_of_package_or_target_narrows_the_run() {
         check(&["-p", "xtask"], "test --locked --lib --bins --tests --examples -p xtask");
-        check(&["--test", "kill"], "test --locked --workspace --test kill");
+        check(&["--test", "kill"], "test --locked --workspace --features qiang/full --test kill");
     }
 
     #[test]
     fn what_the_test_binary_gets_chooses_nothing() {
         check(
             &["--", "--nocapture", "-p"],
-            "test --locked --workspace --lib --bins --tests --examples -- --nocapture -p",
+            "test --locked --workspace --features qiang/full --lib --bins --tests --examples -- --nocapture -p",
         );
     }
 }

@@ -42,8 +42,10 @@ impl fmt::Display for Place {
 /// Leaves the note.
 pub fn leave_note(data: &Path, place: Place) -> Result<Note, Error> {
     let path = data.join(FILE);
+    // Just the address where there is no TLS, as it always was.
+    let note = if place.tls { place.to_string() } else { place.address.to_string() };
     let written =
-        std::fs::create_dir_all(data).and_then(|()| std::fs::write(&path, format!("{place}\n")));
+        std::fs::create_dir_all(data).and_then(|()| std::fs::write(&path, format!("{note}\n")));
     match written {
         Ok(()) => Ok(Note { path }),
         Err(source) => Err(Error { path, source }),
@@ -54,8 +56,11 @@ pub fn leave_note(data: &Path, place: Place) -> Result<Note, Error> {
 #[must_use]
 pub fn place(data: &Path) -> Option<Place> {
     let note = std::fs::read_to_string(data.join(FILE)).ok()?;
-    let (scheme, address) = note.trim().split_once("://")?;
-    Some(Place { address: address.parse().ok()?, tls: scheme == "https" })
+    let (address, tls) = match note.trim().strip_prefix("https://") {
+        Some(address) => (address, true),
+        None => (note.trim(), false),
+    };
+    Some(Place { address: address.parse().ok()?, tls })
 }
 
 impl Drop for Note {

@@ -16,6 +16,7 @@ pub use report::Report;
 
 use crate::domains;
 use crate::tls::Certificate;
+use crate::traces;
 
 /// Open files besides connections: the journal, the records, health checks, connections to servers.
 const OTHER_FILES: u64 = 128;
@@ -29,6 +30,8 @@ pub struct Config {
     pub app: qiang_app::Config,
     /// The RESP front door.
     pub resp: Resp,
+    /// The traces of requests.
+    pub traces: traces::Settings,
     /// The sections of the domains.
     pub domains: domains::Settings,
     /// Every setting as it came out, and where it came from.
@@ -60,8 +63,9 @@ impl Config {
         if let Some(at) = resp.listen {
             layers.check_door("resp.listen", at, app.http.listen);
         }
+        let traces = traces::Settings::take(&mut layers);
         let domains = domains::Settings::take(&mut layers, &app);
-        Ok(Self { settings: layers.finish()?, app, resp, domains, file })
+        Ok(Self { settings: layers.finish()?, app, resp, traces, domains, file })
     }
 
     /// The same, if certificates and keys of the doors can be used.

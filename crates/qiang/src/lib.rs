@@ -13,6 +13,7 @@ pub mod operations;
 pub mod resp;
 pub mod server;
 pub mod tls;
+pub mod traces;
 pub mod transfer;
 
 pub use qiang_app::{client, running};

@@ -16,7 +16,8 @@ use crate::give_back::{self, Spare};
 use crate::http::{self, Door};
 use crate::listener::{Connections, ListenError, Listener, listen};
 use crate::resp;
-use crate::tls::{self, Certificates, Speaks};
+use crate::tls::{self, Certificates, Protocol};
+use crate::traces::{self, Traces};
 use qiang_app::consumer::{self, Part, Stop};
 use qiang_app::jobs::{Jobs, Runner};
 use qiang_app::running;
@@ -34,6 +35,9 @@ pub enum Error {
     /// There is no TLS.
     #[error(transparent)]
     Tls(#[from] qiang_app::tls::Error),
+    /// Traces cannot be sent.
+    #[error(transparent)]
+    Traces(#[from] traces::Error),
     /// The engine or the records cannot be opened.
     #[error(transparent)]
     Open(#[from] opened::Error),
@@ -68,6 +72,7 @@ pub struct Server {
     pub domains: Arc<Domains>,
     /// What its doors show to clients that come by TLS.
     pub certificates: Certificates,
+    traces: Option<Arc<Traces>>,
     stop_serving: CancellationToken,
     serving: Vec<JoinHandle<()>>,
     workers: Workers,
@@ -104,6 +109,7 @@ impl Server {
         doors: Doors,
         stop_working: CancellationToken,
     ) -> Result<Self, Error> {
+        let traces = Traces::start(&config.traces)?.map(Arc::new);
         let whole = config.clone();
         let Config { app: config, resp: resp_settings, domains: settings, .. } = config;
         let BusUrl::Log = config.bus.url;
@@ -152,7 +158,7 @@ impl Server {
         let certificates = doors.certificates();
         let door = |listener, tls| {
             let (app, domains) = (Arc::clone(&app), Arc::clone(&domains));
-            Door { listener, tls, app, domains }
+            Door { listener, tls, traces: traces.clone(), app, domains }
         };
         let (listener, address, tls) = doors.http;
         domains.demo.listens_at(address);
@@ -182,6 +188,7 @@ impl Server {
             app,
             domains,
             certificates,
+            traces,
             stop_serving,
             serving,
             workers,
@@ -211,6 +218,9 @@ impl Server {
             // A panic in a task was reported when it happened.
             let _served = serving.await;
         }
+        if let Some(traces) = self.traces {
+            traces.stop().await;
+        }
         // The records are brought up to date while the journal is still open.
         self.workers.end().await;
         self.app.engine.shut_down().await;
@@ -230,14 +240,14 @@ impl Doors {
     #[expect(clippy::result_large_err, reason = "moved once, at a start that fails")]
     fn take(config: &Config) -> Result<Self, Error> {
         let max = config.app.http.max_connections;
-        let open = |files| tls::Door::open(files, Speaks::Http, max);
+        let open = |files| tls::Door::open(files, Protocol::Http, max);
         let tls = config.app.http.tls.as_ref().map(open).transpose()?;
         let (listener, at) = listen(config.app.http.listen, "--listen")?;
         let http = (listener, at, tls);
         let resp = match config.resp.listen.filter(|_| config.app.roles.api) {
             Some(address) => {
                 let max = config.resp.max_connections;
-                let open = |files| tls::Door::open(files, Speaks::Resp, max);
+                let open = |files| tls::Door::open(files, Protocol::Resp, max);
                 let tls = config.resp.tls.as_ref().map(open).transpose()?;
                 let (listener, at) = listen(address, "--resp or `listen` in [resp]")?;
                 Some((listener, at, tls))

@@ -1,8 +1,8 @@
-//! TLS in front of a door: handshakes, and the [certificate](certificate) that is shown.
+//! TLS in front of a door: handshakes, and the certificate that is shown.
 //!
-//! A handshake is bounded. Until its first byte comes a connection has no state of TLS; then it has
-//! [`PATIENCE`], and of more than [`Door::open`] allows at once the oldest is ended. So whoever begins
-//! handshakes and finishes none costs little, and keeps nobody out.
+//! A handshake has [`PATIENCE`], and no state of TLS until its first byte comes. Of more than
+//! [`Door::open`] allows at once the oldest is ended. So whoever begins handshakes and finishes none
+//! costs little, and keeps nobody out.
 
 mod certificate;
 mod handshakes;
@@ -38,16 +38,16 @@ const HANDSHAKE: u8 = 0x16;
 
 /// What a door speaks behind its TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Speaks {
+pub enum Protocol {
     /// HTTP/1.1 and HTTP/2.
     Http,
     /// RESP.
     Resp,
 }
 
-impl Speaks {
+impl Protocol {
     /// What client and server agree on in the handshake.
-    fn protocols(self) -> Vec<Vec<u8>> {
+    fn alpn(self) -> Vec<Vec<u8>> {
         match self {
             Self::Http => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
             Self::Resp => Vec::new(),
@@ -69,7 +69,7 @@ impl Speaks {
 /// Greets clients, and proves to them who we are.
 #[derive(Clone)]
 pub struct Door {
-    speaks: Speaks,
+    protocol: Protocol,
     acceptor: TlsAcceptor,
     handshakes: Arc<Handshakes>,
     certificate: Arc<Certificate>,
@@ -79,7 +79,7 @@ impl Door {
     /// Reads certificate and key, for a door that takes so many connections.
     pub fn open(
         files: &config::Tls,
-        speaks: Speaks,
+        protocol: Protocol,
         max_connections: usize,
     ) -> Result<Self, tls::Error> {
         let certificate = Arc::new(Certificate::load(files)?);
@@ -89,7 +89,7 @@ impl Door {
             .expect("ring can do what is safe")
             .with_no_client_auth()
             .with_cert_resolver(shown);
-        config.alpn_protocols = speaks.protocols();
+        config.alpn_protocols = protocol.alpn();
         // Who comes again is recognised by what it brings along, and we keep nothing for it.
         match crypto::ring::Ticketer::new() {
             Ok(ticketer) => config.ticketer = ticketer,
@@ -99,7 +99,7 @@ impl Door {
         let handshakes = Arc::new(Handshakes::new(most));
         certificate.count_with(Arc::clone(&handshakes));
         let acceptor = TlsAcceptor::from(Arc::new(config));
-        Ok(Self { speaks, acceptor, handshakes, certificate })
+        Ok(Self { protocol, acceptor, handshakes, certificate })
     }
 
     /// What it shows.
@@ -124,24 +124,24 @@ impl Door {
         match stream.peek(&mut first).await {
             Ok(1..) if first[0] == HANDSHAKE => {}
             Ok(1..) => {
-                let _best_effort = stream.write_all(self.speaks.refusal()).await;
+                let _best_effort = stream.write_all(self.protocol.refusal()).await;
                 listener::close(stream).await;
                 return Err(Outcome::Plain);
             }
             _ => return Err(Outcome::Failed),
         }
-        let turn = self.handshakes.begin();
+        let handshake = self.handshakes.begin();
         tokio::select! {
             // Whoever does not trust us, or speaks something else, is told by the protocol itself.
             shaken = self.acceptor.accept(stream) => shaken.map_err(|_| Outcome::Failed),
-            () = turn.displaced() => Err(Outcome::Displaced),
+            () = handshake.displaced() => Err(Outcome::Displaced),
         }
     }
 }
 
 impl std::fmt::Debug for Door {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Door").field("speaks", &self.speaks).finish_non_exhaustive()
+        f.debug_struct("Door").field("protocol", &self.protocol).finish_non_exhaustive()
     }
 }
 

@@ -31,7 +31,7 @@ pub use certificates::Authority;
 pub use cluster::Cluster;
 pub use disk::Disk;
 pub use front::Front;
-pub use keeper::{PREPARE_LIMIT, START_LIMIT};
+pub use keeper::{PREPARE_LIMIT, START_LIMIT, wait};
 pub use mariadb::Mariadb;
 pub use ports::free_port;
 pub use postgres::Postgres;

@@ -99,7 +99,8 @@ pub(super) fn run(
 }
 
 fn test_args() -> Vec<&'static str> {
-    let mut args = vec!["test", "--locked", "-p", "qiang", "--test", "e2e", "--", "--quiet"];
+    let mut args = vec!["test", "--locked", "-p", "qiang", "--features", super::FEATURES];
+    args.extend(["--test", "e2e", "--", "--quiet"]);
     for module in DEFAULT_ONLY {
         args.extend(["--skip", module]);
     }

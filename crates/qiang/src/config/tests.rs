@@ -145,6 +145,8 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
         ("payments.callback_window_secs", "1"),
         ("payments.checkout_url", &checkout),
         ("audit.every_secs", "0"),
+        ("traces.endpoint", ""),
+        ("traces.per_million", "7"),
         ("log.filter", "warn,qiang=debug"),
     ];
     let variables: Vec<_> = values.iter().map(|(key, value)| (variable(key), *value)).collect();
@@ -194,6 +196,7 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
         assert_eq!(config.domains.sales.callback_window, Duration::from_secs(1));
         assert!(config.domains.sales.checkout_url.is_some());
         assert_eq!(config.domains.audit.every, None);
+        assert_eq!(config.traces.per_million, 7);
         assert_eq!(config.app.log.filter.to_string(), "qiang=debug,warn");
     }
 }

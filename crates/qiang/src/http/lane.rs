@@ -22,6 +22,7 @@ use utoipa::Path as _;
 
 use crate::listener;
 use crate::tls::{self, Stream};
+use crate::traces::{Ended, Traces};
 use qiang_app::App;
 use qiang_app::Origin;
 use qiang_app::extract::{Caller, IdempotencyKey, from_json};
@@ -83,6 +84,8 @@ enum Turn<'a> {
 /// A request for a claim.
 struct Call<'a> {
     sale: PoolId,
+    /// The address, with a name in place of the sale.
+    route: &'static str,
     authorization: Option<&'a [u8]>,
     cookie: Option<&'a [u8]>,
     fetch_site: Option<&'a [u8]>,
@@ -112,6 +115,7 @@ pub(super) async fn serve(
     begun: Bytes,
     claims: Claims,
     app: &Arc<App>,
+    traces: Option<&Traces>,
     origin: Origin,
     stop: &CancellationToken,
 ) -> Option<HandedOn> {
@@ -132,7 +136,12 @@ pub(super) async fn serve(
         };
         match turn {
             Turn::Claim(call) if answers.bytes.len() < ANSWER_BYTES && !answers.closing => {
-                answers.add(app, &call, &origin, stop).await;
+                let span = traces.map(Traces::begin);
+                let ended = answers.add(app, &call, &origin, stop).await;
+                if let Some(span) = span {
+                    let (status, code) = ended;
+                    span.end(&Ended { method: "POST", route: call.route, status, code });
+                }
                 let bytes = call.bytes;
                 input.advance(bytes);
                 since = Stopwatch::start();
@@ -210,12 +219,13 @@ fn read(input: &[u8]) -> Turn<'_> {
         Ok(httparse::Status::Partial) if input.len() < MAX_HEAD_BYTES => return Turn::More,
         _ => return OTHER,
     };
-    let Some(sale) = request.path.and_then(sale) else { return OTHER };
+    let Some((sale, route)) = request.path.and_then(sale) else { return OTHER };
     if request.version != Some(1) {
         return OTHER;
     }
     let mut call = Call {
         sale,
+        route,
         authorization: None,
         cookie: None,
         fetch_site: None,
@@ -270,20 +280,21 @@ fn read(input: &[u8]) -> Turn<'_> {
     }
 }
 
-/// The sale a path claims from. The paths are those of the general server.
-fn sale(path: &str) -> Option<PoolId> {
-    static PATHS: LazyLock<[(String, String); 2]> = LazyLock::new(|| {
+/// The sale a path claims from, and the route it is. The paths are those of the general server.
+fn sale(path: &str) -> Option<(PoolId, &'static str)> {
+    static PATHS: LazyLock<[(String, String, String); 2]> = LazyLock::new(|| {
         let around_id = |path: String| {
             let (before, rest) = path.split_once('{').expect("the path names its sale");
             let (_, behind) = rest.split_once('}').expect("the path names its sale");
-            (before.to_owned(), behind.to_owned())
+            (before.to_owned(), behind.to_owned(), path.clone())
         };
         [claims::__path_create::path(), claims::__path_create_for_voucher::path()].map(around_id)
     });
-    let id = PATHS.iter().find_map(|(before, behind)| {
-        path.strip_prefix(before.as_str())?.strip_suffix(behind.as_str())
-    });
-    id?.parse().ok()
+    let (id, route) = PATHS.iter().find_map(|(before, behind, route)| {
+        let id = path.strip_prefix(before.as_str())?.strip_suffix(behind.as_str())?;
+        Some((id, route.as_str()))
+    })?;
+    Some((id.parse().ok()?, route))
 }
 
 async fn claim(
@@ -312,8 +323,14 @@ impl Answers {
         (self.bytes, self.body) = (Vec::new(), Vec::new());
     }
 
-    /// Answers a claim.
-    async fn add(&mut self, app: &App, call: &Call<'_>, origin: &Origin, stop: &CancellationToken) {
+    /// Answers a claim, and says with which status, and with which code if it is a problem.
+    async fn add(
+        &mut self,
+        app: &App,
+        call: &Call<'_>,
+        origin: &Origin,
+        stop: &CancellationToken,
+    ) -> (StatusCode, Option<&'static str>) {
         let answered = claim(app, call, origin).await;
         self.body.clear();
         self.body.reserve(USUAL_BODY_BYTES);
@@ -324,14 +341,17 @@ impl Answers {
                 serde_json::to_writer(&mut self.body, &view).expect("a claim is JSON");
                 self.head(status, &[(CONTENT_TYPE, JSON)], stop);
                 self.bytes.extend_from_slice(&self.body);
+                (status, None)
             }
             Err(problem) => {
                 let lang = Lang::of_value(call.language);
                 let body = problem.body(lang);
                 self.body.extend_from_slice(&body);
                 let headers: Vec<_> = problem.headers(lang).collect();
-                self.head(problem.code().status(), &headers, stop);
+                let code = problem.code();
+                self.head(code.status(), &headers, stop);
                 self.bytes.extend_from_slice(&body);
+                (code.status(), Some(code.as_str()))
             }
         }
     }

@@ -13,8 +13,10 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::{MatchedPath, Request};
 use axum::http::header::{ALLOW, CONNECTION, EXPECT};
-use axum::http::{HeaderValue, Version};
+use axum::http::{HeaderValue, Method, Version};
+use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use bytes::Bytes;
 use hyper::body::Incoming;
@@ -36,6 +38,7 @@ use super::wire::{Answer, LEAST, Progress, Waits, Wire};
 use crate::domains::Domains;
 use crate::listener::{self, Listener};
 use crate::tls::{self, Stream};
+use crate::traces::{Ended, Span, Traces};
 use qiang_app::actions::Watched;
 use qiang_app::problem::{Lang, Problem};
 use qiang_app::{App, Origin, Stopping};
@@ -53,6 +56,8 @@ pub struct Door {
     pub listener: Listener,
     /// Whether it is spoken to by TLS.
     pub tls: Option<tls::Door>,
+    /// What records requests, if anything does.
+    pub traces: Option<Arc<Traces>>,
     /// What the answers are made with.
     pub app: Arc<App>,
     /// Who answers.
@@ -67,12 +72,13 @@ struct Served {
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
     stopping: Stopping,
+    traces: Option<Arc<Traces>>,
 }
 
 /// Serves until told to stop; then takes nothing new, and returns when everything accepted is
 /// answered or the grace is over.
 pub async fn serve(door: Door, stop: CancellationToken) {
-    let Door { listener, tls, app, domains } = door;
+    let Door { listener, tls, traces, app, domains } = door;
     let max = app.config.http.max_connections;
     let (pages, claims) = if app.config.roles.api {
         (Pages::All, lane::Claims::Here)
@@ -80,7 +86,9 @@ pub async fn serve(door: Door, stop: CancellationToken) {
         let elsewhere = Pages::Health("this process is a worker; ask one with the role api");
         (elsewhere, lane::Claims::Elsewhere)
     };
-    let served = Arc::new(Served::new(app, router(&domains, pages), claims, &stop));
+    let router = router(&domains, pages);
+    let router = if traces.is_some() { router.layer(from_fn(tell_route)) } else { router };
+    let served = Arc::new(Served { traces, ..Served::new(app, router, claims, &stop) });
     let connections = TaskTracker::new();
     let serve = |stream: TcpStream, origin| {
         let (served, tls, stop) = (Arc::clone(&served), tls.clone(), stop.child_token());
@@ -97,7 +105,7 @@ pub async fn serve(door: Door, stop: CancellationToken) {
 
 /// The same, for health checks and metrics only.
 pub async fn serve_health(door: Door, stop: CancellationToken) {
-    let Door { listener, tls: _, app, domains } = door;
+    let Door { listener, app, domains, .. } = door;
     let pages = Pages::Health("only health checks and metrics are answered here");
     let claims = lane::Claims::Elsewhere;
     let served = Arc::new(Served::new(app, router(&domains, pages), claims, &stop));
@@ -138,7 +146,8 @@ impl Served {
             .half_close(true);
         let mut http2 = http2::Builder::new(TokioExecutor::new());
         http2.timer(TokioTimer::new()).max_concurrent_streams(MAX_STREAMS);
-        Self { app, router, claims, http1, http2, stopping: Stopping(stop.clone()) }
+        let stopping = Stopping(stop.clone());
+        Self { app, router, claims, http1, http2, stopping, traces: None }
     }
 
     /// Waits until all connections have ended, or the grace is over.
@@ -154,7 +163,9 @@ impl Served {
     async fn connection(&self, stream: Stream, origin: Origin, stop: &CancellationToken) {
         let (mut stream, mut begun) = (stream, Bytes::new());
         loop {
-            let handed_on = lane::serve(stream, begun, self.claims, &self.app, origin, stop).await;
+            let traces = self.traces.as_deref();
+            let lane = lane::serve(stream, begun, self.claims, &self.app, traces, origin, stop);
+            let handed_on = lane.await;
             let Some(HandedOn { stream: its, begun: read, speaks }) = handed_on else { return };
             let wire = Wire::new(its, read, self.app.config.http.write_timeout);
             // In boxes: they are large, and most connections wait on the lane.
@@ -244,6 +255,7 @@ impl Served {
         // A client that waits for `100 Continue` has not sent its body, so there is nothing to discard.
         let waits = request.headers().contains_key(EXPECT);
         let page = Asked::of(request.headers(), &self.app.config.http.cors_origins);
+        let span = self.traces.as_ref().map(|traces| (traces.begin(), request.method().clone()));
         request.extensions_mut().insert(origin);
         request.extensions_mut().insert(self.stopping.clone());
         let watched = Watched::begin(&self.app, &mut request);
@@ -253,7 +265,10 @@ impl Served {
                 return Ok(may.map(|body| Answer::new(body, open)));
             }
             let request = request.map(|body| Body::new(Lent::new(body, &rest)));
-            let Ok(answered) = router.call(request).await;
+            let Ok(mut answered) = router.call(request).await;
+            if let Some((span, method)) = span {
+                end(span, &method, &mut answered);
+            }
             if let Some(watched) = watched {
                 watched.end(&answered).await;
             }
@@ -301,6 +316,27 @@ where
     }
     let parts = connection.into_parts();
     Some((parts.io.into_inner().into_stream(), parts.read_buf))
+}
+
+/// Has an answer say which route gave it.
+async fn tell_route(request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let mut response = next.run(request).await;
+    if let Some(route) = route {
+        response.extensions_mut().insert(route);
+    }
+    response
+}
+
+/// Records how a request ended.
+fn end(span: Span, method: &Method, answered: &mut Response) {
+    let route = answered.extensions_mut().remove::<MatchedPath>();
+    span.end(&Ended {
+        method: method.as_str(),
+        route: route.as_ref().map_or("(no route)", MatchedPath::as_str),
+        status: answered.status(),
+        code: answered.extensions().get::<Problem>().map(|problem| problem.code().as_str()),
+    });
 }
 
 /// Writes a problem as the answer, in the language the client asked for. Only done here.

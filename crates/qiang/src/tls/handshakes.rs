@@ -54,7 +54,7 @@ struct Open {
 }
 
 /// One that is under way until this is dropped.
-pub(super) struct Turn {
+pub(super) struct Handshake {
     number: u64,
     end: CancellationToken,
     all: Arc<Handshakes>,
@@ -66,7 +66,7 @@ impl Handshakes {
     }
 
     /// One more; the oldest has to go if there are too many.
-    pub(super) fn begin(self: &Arc<Self>) -> Turn {
+    pub(super) fn begin(self: &Arc<Self>) -> Handshake {
         let (end, mut open) = (CancellationToken::new(), self.open());
         open.last += 1;
         let number = open.last;
@@ -76,7 +76,7 @@ impl Handshakes {
         {
             oldest.cancel();
         }
-        Turn { number, end, all: Arc::clone(self) }
+        Handshake { number, end, all: Arc::clone(self) }
     }
 
     pub(super) fn count(&self, outcome: Outcome) {
@@ -93,14 +93,14 @@ impl Handshakes {
     }
 }
 
-impl Turn {
+impl Handshake {
     /// Returns when this one has to go.
     pub(super) async fn displaced(&self) {
         self.end.cancelled().await;
     }
 }
 
-impl Drop for Turn {
+impl Drop for Handshake {
     fn drop(&mut self) {
         self.all.open().by_number.remove(&self.number);
     }

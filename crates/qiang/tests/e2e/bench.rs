@@ -196,7 +196,8 @@ fn what_cannot_be_is_said_before_anything_is_done() {
         (&["--html", "a-folder"], 1, "cannot write a-folder"),
         (&["--url", "http://127.0.0.1:1"], 1, "cannot connect to 127.0.0.1:1"),
         (&["--url", "http://192.0.2.1:8080"], 1, "say --remote"),
-        (&["--url", "https://127.0.0.1:1"], 2, "not an address"),
+        (&["--url", "https://127.0.0.1:1"], 1, "cannot connect to 127.0.0.1:1"),
+        (&["--url", "ftp://127.0.0.1:1"], 2, "not an address"),
     ] {
         let ended = run(folder.path(), &[&["bench"], args].concat());
         assert_eq!(ended.code, Some(code), "{args:?}: {}", ended.stderr);

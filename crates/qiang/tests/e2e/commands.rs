@@ -1,5 +1,6 @@
 //! The commands as an operator runs them, against real servers and real folders.
 
+use qiang_testkit::servers::wait;
 use rusqlite::Connection;
 use serde_json::Value;
 
@@ -44,7 +45,12 @@ async fn a_crowds_tokens_are_good_at_the_server() {
     let ended = run(folder.path(), &["audit", "--url", &url, "--token", buyer]);
     assert_eq!(ended.code, Some(1));
     assert!(ended.stderr.contains("403"), "{}", ended.stderr);
-    for (wrong, code) in [("https://127.0.0.1:1", 2), ("nonsense", 1), ("http://127.0.0.1:1", 1)] {
+    for (wrong, code) in [
+        ("ftp://127.0.0.1:1", 2),
+        ("https://127.0.0.1:1", 1),
+        ("nonsense", 1),
+        ("http://127.0.0.1:1", 1),
+    ] {
         let ended = run(folder.path(), &["audit", "--url", wrong]);
         assert_eq!(ended.code, Some(code), "{wrong}: {}", ended.stderr);
         assert!(ended.stderr.starts_with("error: "), "{wrong}: {}", ended.stderr);
@@ -171,11 +177,8 @@ fn a_terminal_that_is_closed_stops_the_server_cleanly() {
 
 /// Only a server that hangs lets it fail.
 fn wait_until(is_so: impl Fn() -> bool) {
-    let watch = qiang_engine::Stopwatch::start();
-    while !is_so() {
-        assert!(watch.elapsed() < crate::raw::PATIENCE, "it does not come");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    let look = || if is_so() { Ok(()) } else { Err(anyhow::anyhow!("it does not come")) };
+    wait("the log says so", crate::raw::PATIENCE, look).expect("it is said");
 }
 
 #[test]

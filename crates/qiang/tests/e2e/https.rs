@@ -364,9 +364,10 @@ async fn changed_files_are_noticed_and_a_pair_that_does_not_fit_changes_nothing(
     let shop = files.shop(&[]).await;
     let first = shown(&files, &shop).await;
     files.mix_up();
+    let mut pause = tokio::time::interval(std::time::Duration::from_millis(20));
     let trouble = || shop.server.app.workers.all()["certificates"].trouble.clone();
     while trouble().is_none() {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        pause.tick().await;
     }
     let said = trouble().expect("just seen");
     assert!(said.contains("goes on with the old certificate"), "{said}");
@@ -377,11 +378,11 @@ async fn changed_files_are_noticed_and_a_pair_that_does_not_fit_changes_nothing(
     assert_eq!(metric(&shop, "qiang_worker_up{worker=\"certificates\"}").await, 0);
     files.renew();
     while shown(&files, &shop).await == first {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        pause.tick().await;
     }
     assert!(shown(&files, &shop).await == files.certificate());
     while trouble().is_some() {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        pause.tick().await;
     }
     let until = metric(&shop, "qiang_tls_certificate_not_after_seconds{door=\"http\"}").await;
     // As the maker of certificates has it, unless told: the beginning of the year 4096.

@@ -45,3 +45,5 @@ mod slow_clients;
 mod slow_http2;
 mod starting;
 mod stopping;
+#[cfg(feature = "otlp")]
+mod traces;

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use qiang_testkit::node::Node;
+use qiang_testkit::servers::wait;
 use serde_json::Value;
 
 /// Only what hangs meets it.
@@ -160,9 +161,6 @@ pub(crate) fn ask(port: u16, request: &str, headers: &[&str], body: &str) -> Ans
 
 /// Looks again and again until something is so.
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let watch = qiang_engine::Stopwatch::start();
-    while !is_so() {
-        assert!(watch.elapsed() < PATIENCE, "waited in vain until {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let look = || if is_so() { Ok(()) } else { Err(anyhow::anyhow!("it is not")) };
+    wait(what, PATIENCE, look).unwrap_or_else(|error| panic!("{error:#}"));
 }

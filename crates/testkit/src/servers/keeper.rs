@@ -80,11 +80,7 @@ rm -rf -- "$folder"
 "#;
 
 /// Looks again and again until something is so; says what was seen last if it never is.
-pub(super) fn wait(
-    what: &str,
-    limit: Duration,
-    mut is_so: impl FnMut() -> Result<()>,
-) -> Result<()> {
+pub fn wait(what: &str, limit: Duration, mut is_so: impl FnMut() -> Result<()>) -> Result<()> {
     for _ in 0..limit.as_millis() / POLL.as_millis() {
         if is_so().is_ok() {
             return Ok(());
