@@ -85,5 +85,5 @@ function staleFor() {
 
 function Stale() {
   const seconds = staleFor();
-  return seconds > 0 && html`<div class="note bad stale" role="status">${t('c_stale', { n: number(seconds) })}</div>`;
+  return seconds > 0 && html`<div class="note bad stale" role="status">${t('stale', { n: number(seconds) })}</div>`;
 }

@@ -22,7 +22,7 @@ function drawPlot(element, lines, place) {
   const size = () => ({ width: Math.max(160, element.clientWidth), height: PLOT_HEIGHT });
   const plot = new uPlot({
     ...size(),
-    padding: [8, 8, 0, 0],
+    padding: [8, 20, 0, 0],
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, sync: { key: 'all' }, points: { size: 6 } },
     scales: { x: { range: (of, low, high) => [high - span.value, high] }, y: { range: upTo } },
@@ -75,13 +75,10 @@ function Plot({ name, title, lines, data, format = number, note }) {
     <div class="plot" key=${place.signature} ref=${place.put} role="img" aria-label=${`${title}: ${words}`}></div></section>`;
 }
 
-const spans = [60, 300, 600];
-const spanNames = { 60: () => t('c_span_60'), 300: () => t('c_span_300'), 600: () => t('c_span_600') };
+const spanNames = { 60: () => t('span_60'), 300: () => t('span_300'), 600: () => t('span_600') };
 function setSpan(seconds) {
   span.value = seconds;
   places.forEach((place) => place.drawn?.plot.setData(place.data));
 }
 
-function Spans() {
-  return html`<div class="choice" role="group" aria-label=${t('c_span')}>${spans.map((seconds) => html`<button key=${seconds} aria-pressed=${span.value === seconds} onClick=${() => setSpan(seconds)}>${spanNames[seconds]()}</button>`)}</div>`;
-}
+const Spans = () => html`<${Choice} label=${t('span')} of=${Object.keys(spanNames).map((seconds) => [Number(seconds), spanNames[seconds]()])} chosen=${span.value} choose=${setSpan} />`;
