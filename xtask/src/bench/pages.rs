@@ -1,7 +1,8 @@
 //! `cargo xtask bench pages`: what the pages take from the claims, and how fast a page is sent.
 //!
 //! Claims are driven as in `bench http`, alone and while twenty consoles watch: each reads the live
-//! stream and asks for the list of sales once a second, as the script of the console does. A page that
+//! stream, which says something once a second, and asks for the list of sales as often, as the script of
+//! the console does. A page that
 //! is the same for everybody stands beside a handler that does nothing. All take turns, and the median
 //! round counts.
 
@@ -12,7 +13,6 @@ use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use qiang_testkit::servers::WRK;
@@ -24,8 +24,6 @@ use crate::servers;
 
 /// Consoles that watch.
 const CONSOLES: usize = 20;
-/// A console looks at its sales as often.
-const EVERY: Duration = Duration::from_secs(1);
 const CONNECTIONS: &str = "64";
 
 /// Measures and prints ratios.
@@ -143,7 +141,6 @@ impl Consoles {
                     if asks.write_all(list.as_bytes()).is_err() || asks.read(&mut heard).is_err() {
                         break;
                     }
-                    std::thread::sleep(EVERY / 4);
                 }
             }));
         }

@@ -41,6 +41,9 @@ function Picture({ src, title, large }) {
 
 const Left = ({ of }) => html`<meter class="bar" aria-label=${t('left_of')} min="0" max="1" value=${of.stock ? of.available / of.stock : 0}></meter>`;
 
+// A page that the way back brings out of the memory of the browser is as old as it was left.
+addEventListener('pageshow', ({ persisted }) => { if (persisted) location.reload(); });
+
 // Draws the page again whenever something it shows has changed, once it is known who looks.
 function draw(page) {
   const root = document.getElementById('app');

@@ -51,8 +51,8 @@ function Places({ name }) {
 
 function Header({ name }) {
   return html`<header class="top"><div class="wrap">
-    <a class="brand" href=${`${path('console')}#/`} aria-label=${`${facts.shop} · ${t('console')}`}><${Mark} /><span class="shop">${facts.shop}</span></a>
-    ${inside() && html`<details class="places"><summary>${pages[name].menu?.name()}</summary><nav aria-label=${t('menu')}><${Places} name=${name} /></nav></details>`}
+    <a class="brand" href=${`${path('console')}#/`}><${Mark} /><span class="shop">${facts.shop}</span></a>
+    ${inside() && html`<details class="places"><summary>${(pages[name].menu ?? pages.overview.menu).name()}</summary><nav aria-label=${t('menu')}><${Places} name=${name} /></nav></details>`}
     <span class="grow"></span>
     <a class="quiet" href=${home}>${t('to_store')}</a>
     <${LanguageLink} to=${`/${other.lang}/console${route.value}`} />

@@ -165,6 +165,7 @@ async fn a_buyer_pays_at_the_provider_and_comes_back() {
     let site = Site::with(&[
         ("QIANG_PAYMENTS__CHECKOUT_URL", &url),
         ("QIANG_PAYMENTS__SANDBOX", "false"),
+        ("QIANG_AUTH__SANDBOX", "true"),
         ("QIANG_HTTP__PUBLIC_ORIGIN", "http://127.0.0.1"),
     ]);
     let Some(mut browser) = signed_in(LIGHT, &site).await else { return };

@@ -5,8 +5,10 @@ use serde_json::json;
 use super::driver::{Browser, Device, Look};
 use super::{LIGHT, PHONE, Site, fits, in_console, show};
 
-const PLACES: [&str; 8] =
-    ["overview", "sales", "refunds", "reviews", "audit", "nodes", "sessions", "settings"];
+const PLACES: [&str; 10] = [
+    "overview", "sales", "orders", "refunds", "reviews", "audit", "activity", "nodes", "sessions",
+    "settings",
+];
 /// Bytes on the wire of all scripts of the console.
 const MAX_SCRIPT: u64 = 100 << 10;
 
@@ -37,9 +39,9 @@ async fn a_viewer_sees_everything_and_no_button_to_change_it() {
     for place in PLACES.into_iter().chain([&*own]) {
         show(&mut browser, place).await;
         browser.wait("document.querySelector('.viewer')").await;
-        // Looking at another span, comparing books, copying a command: no change.
+        // Looking at another span, searching, copying a command: no change.
         let changes = "return [...document.querySelectorAll('main button, main a.button, main input')]\
-                       .filter((one) => !one.closest('.choice, .curl, .search') && one.id !== 'run-audit')\
+                       .filter((one) => !one.closest('.choice, .curl, .search') && !one.matches('.link'))\
                        .map((one) => one.outerHTML)";
         assert_eq!(browser.script(changes).await, json!([]), "{place}");
     }
@@ -70,8 +72,10 @@ async fn the_console_is_small_and_not_for_buyers() {
 async fn consoles_of_a_browser_share_one_stream_and_say_when_it_ends() {
     let Some(mut browser) = Browser::start(LIGHT).await else { return };
     let mut site = Site::start();
-    let counts = "const Real = EventSource; window.EventSource = class extends Real { constructor(url) { \
-                  super(url); localStorage.streams = Number(localStorage.streams || 0) + 1; } };";
+    // Streams that are open, over all tabs.
+    let counts = "const count = (by) => { localStorage.streams = Number(localStorage.streams || 0) + by; }; \
+                  const Real = EventSource; window.EventSource = class extends Real { \
+                  constructor(url) { super(url); count(1); } close() { super.close(); count(-1); } };";
     browser.on_every_page(counts).await;
     browser.go(&site.url("/en/console")).await;
     browser.wait("document.querySelector('#token')").await;

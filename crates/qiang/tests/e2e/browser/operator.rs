@@ -105,6 +105,8 @@ async fn an_action_is_asked_for_shown_as_curl_and_done_by_keyboard() {
 async fn money_goes_back_and_orders_are_looked_at() {
     let site = Site::start();
     let order = site.late_money("ann").await;
+    site.late_money("cid").await;
+    site.late_money("dan").await;
     let (first, second) = (site.sale(1, json!({})).await, site.sale(1, json!({})).await);
     let (one, other) = (
         site.buyer("ann").await.granted(&first).await,
@@ -117,15 +119,47 @@ async fn money_goes_back_and_orders_are_looked_at() {
     browser.wait(&format!("document.querySelector('.rows').innerText.includes('{order}')")).await;
     browser.check().await;
     act(&mut browser, ".settle").await;
+    browser.wait("document.querySelectorAll('.settle').length === 2").await;
+    // The others together.
+    browser.click(".many .all").await;
+    act(&mut browser, ".settle-many").await;
     browser.wait("!document.querySelector('.rows')").await;
     let settled = site.admin().await.get("/admin/refunds?status=settled").await.ok(200);
-    assert_eq!(settled["refunds"][0]["order_id"], json!(order));
+    assert_eq!(settled["refunds"].as_array().map(Vec::len), Some(3));
     show(&mut browser, "reviews").await;
     browser.wait("document.querySelector('.end-review')").await;
     browser.check().await;
     act(&mut browser, ".end-review").await;
     let ended = site.admin().await.get("/admin/reviews?status=ended").await.ok(200);
     assert_eq!(ended["reviews"][0]["order_id"], json!(other));
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn an_order_is_found_refunded_and_who_did_it_is_known() {
+    let site = Site::start();
+    let sale = site.sale(3, json!({})).await;
+    let mut ann = site.buyer("ann").await;
+    let order = ann.granted(&sale).await;
+    let other = site.buyer("bob").await.granted(&sale).await;
+    ann.post(&format!("/orders/{order}/pay"), Value::Null).await.ok(200);
+    let Some(mut browser) = in_console(LIGHT, &site, "admin").await else { return };
+    show(&mut browser, "orders").await;
+    browser.wait(&format!("document.querySelector('.rows')?.innerText.includes('{other}')")).await;
+    browser.type_into("#user", "ann").await;
+    browser.click(".search button").await;
+    browser.wait("location.hash.includes('user=ann') && document.querySelectorAll('.rows tbody tr').length === 1").await;
+    browser.check().await;
+    act(&mut browser, ".refund").await;
+    browser.wait("document.querySelector('.rows .pill.refunded')").await;
+    let after = site.view(&sale).await;
+    assert_eq!((&after["paid"], &after["available"]), (&json!(0), &json!(2)), "{after}");
+    browser.script("location.hash = '#/orders?kind=claims&state=ordered'").await;
+    browser.wait(&format!("document.querySelector('.rows')?.innerText.includes('{other}')")).await;
+    show(&mut browser, "activity").await;
+    browser.wait("document.querySelector('.rows')?.innerText.includes('/refund')").await;
+    browser.wait(&format!("document.querySelector('.rows').innerText.includes('{order}')")).await;
+    browser.check().await;
     assert_eq!(browser.complaints().await, Vec::<String>::new());
 }
 
@@ -137,10 +171,38 @@ async fn a_session_is_ended_and_all_books_are_compared() {
     let Some(mut browser) = in_console(LIGHT, &site, "admin").await else { return };
     show(&mut browser, "audit").await;
     browser.click("#run-audit").await;
-    browser.wait("document.querySelector('.verdict.ok')").await;
+    browser
+        .wait("document.querySelector('.verdict.ok') && document.querySelector('.rows tbody tr')")
+        .await;
     browser.check().await;
+    let kept = site.admin().await.get("/admin/audits").await.ok(200);
+    assert_eq!(
+        (&kept["audits"][0]["result"], &kept["audits"][0]["how"]),
+        (&json!("agree"), &json!("asked"))
+    );
     show(&mut browser, "sessions").await;
     act(&mut browser, ".end-session").await;
     let sessions = site.admin().await.get("/admin/sessions").await.ok(200);
     assert_eq!(sessions["sessions"], Value::Array(Vec::new()));
+}
+
+#[tokio::test]
+async fn the_report_of_a_sale_is_read_and_kept() {
+    let site = Site::start();
+    let sale = site.sale(1, json!({})).await;
+    let mut ann = site.buyer("ann").await;
+    let order = ann.granted(&sale).await;
+    ann.post(&format!("/orders/{order}/pay"), Value::Null).await.ok(200);
+    site.buyer("bob").await.claim(&sale, 1).await.problem(410, "sold_out");
+    let Some(mut browser) = in_console(LIGHT, &site, "viewer").await else { return };
+    show(&mut browser, &format!("sales/{sale}")).await;
+    browser.wait("document.querySelector('.to-report')").await;
+    browser.click(".to-report").await;
+    browser.wait("document.querySelector('.rows')?.innerText.includes('sold_out')").await;
+    browser.wait("document.querySelector('main').innerText.includes('¥99.00')").await;
+    browser.check().await;
+    let kept = "return Promise.all([...document.querySelectorAll('a[download]')].map((one) => \
+                fetch(one.href).then((answer) => answer.headers.get('content-type').split(';')[0])))";
+    assert_eq!(browser.script(kept).await, json!(["text/csv", "text/html"]));
+    assert_eq!(browser.complaints().await, Vec::<String>::new());
 }

@@ -1,24 +1,49 @@
-// Do all books agree?
-const report = signal(null);
+// Do all books agree, and did they before?
+const audits = signal(null);
+const next = signal(null);
+const opened = signal(null);
 
-async function runAudit() {
-  report.value = null;
-  const answer = await change({ method: 'GET', where: '/admin/audit' });
-  if (answer?.ok) { report.value = answer.body; done.value = ''; }
+async function loadAudits(before) {
+  const answer = await api('GET', `/admin/audits?limit=20${before ? `&before=${encodeURIComponent(before)}` : ''}`, { fresh: true });
+  if (!answer.ok) { problem.value = answer.body; return; }
+  audits.value = before ? [...audits.value, ...answer.body.audits] : answer.body.audits;
+  next.value = answer.body.next_before ?? null;
 }
 
-function Report({ of }) {
-  return html`<section class=${`panel verdict ${of.ok ? 'ok' : 'wrong'}`}><h2>${of.ok ? t('books_agree') : t('books_differ')}</h2>
-    <${Figures}><${Figure} name=${t('audit_sales')} value=${number(of.sales)} /><${Figure} name=${t('audit_claims')} value=${number(of.claims)} /><${Figure} name=${t('audit_orders')} value=${number(of.orders)} />
-      <${Figure} name=${t('audit_payments')} value=${number(of.payments)} /><${Figure} name=${t('audit_refunds')} value=${number(of.refunds)} /><${Figure} name=${t('differences')} value=${number(of.difference_count)} />
-      <${Figure} name=${t('took')} value=${number(of.took_ms)} unit="ms" /><//>
+async function runAudit() {
+  const answer = await change({ method: 'POST', where: '/admin/audits', body: {} });
+  if (!answer?.ok) return;
+  done.value = '';
+  opened.value = answer.body.id;
+  await loadAudits();
+}
+
+const results = { agree: () => t('books_agree'), differ: () => t('books_differ'), unfinished: () => t('unfinished') };
+const hows = { asked: () => t('how_asked'), repair: () => t('how_repair'), by_itself: () => t('how_by_itself') };
+const isFine = (one) => one.result === 'agree';
+
+function Found({ of }) {
+  const figure = (name, value, unit) => html`<${Figure} name=${name} value=${number(value)} unit=${unit} />`;
+  return html`<section class=${`panel verdict ${isFine(of) ? 'ok' : 'wrong'}`}><h2>${results[of.result]()}</h2><p class="muted">${when(of.at)}${of.error && ` · ${of.error}`}</p>
+    <${Figures}>${figure(t('audit_sales'), of.sales)}${figure(t('audit_claims'), of.claims)}${figure(t('audit_orders'), of.orders)}${figure(t('audit_payments'), of.payments)}
+      ${figure(t('audit_refunds'), of.refunds)}${figure(t('differences'), of.difference_count)}${figure(t('took'), of.took_ms, 'ms')}<//>
     ${of.differences.length > 0 && html`<${Rows} label=${t('differences')} head=${[t('about'), t('book'), t('difference')]}
       of=${of.differences.map((one, at) => ({ key: at, cells: [html`<span class="main digits">${one.claim_id ?? one.sale_id}</span>`, one.book, one.what] }))} />`}</section>`;
 }
 
-function AuditPage() {
-  return html`<${Frame}><${Heading} title=${t('audit')}><button class="primary" id="run-audit" disabled=${changing.value} onClick=${runAudit}>${changing.value ? t('comparing') : t('run_audit')}</button><//>
-    <p class="muted intro">${t('audit_text')}</p>${report.value && html`<${Report} of=${report.value} />`}<${Curl} method="GET" where="/admin/audit" /><//>`;
+function History({ of }) {
+  return html`<section class="panel"><h2>${t('history')}</h2><${Rows} label=${t('history')} head=${[t('since'), t('result'), t('how_run'), { name: t('audit_claims'), num: true }, { name: t('differences'), num: true }, { name: t('took'), num: true }]}
+    of=${of.map((one) => ({ key: one.id, cells: [html`<button type="button" class="link" aria-pressed=${opened.value === one.id} onClick=${() => { opened.value = one.id; }}>${moment(one.at)}</button>`,
+      html`<span class=${isFine(one) ? 'ok' : 'wrong'}>${results[one.result]()}</span>`, `${hows[one.how]()}${one.user_id ? ` · ${one.user_id}` : ''}`, number(one.claims), number(one.difference_count), `${number(one.took_ms)} ms`] }))} />
+    ${next.value && html`<p><button type="button" class="small" onClick=${() => loadAudits(next.value)}>${t('more')}</button></p>`}</section>`;
 }
 
-page('audit', { View: AuditPage, menu: { group: 'books', place: 50, name: () => t('audit') } });
+function AuditPage() {
+  const all = audits.value;
+  const shown = all?.find((one) => one.id === opened.value) ?? all?.[0];
+  return html`<${Frame}><${Heading} title=${t('audit')}>${may() && html`<button class="primary" id="run-audit" disabled=${changing.value} onClick=${runAudit}>${changing.value ? t('comparing') : t('run_audit')}</button>`}<//>
+    <p class="muted intro">${t('audit_text')}</p>${!all ? html`<${Loading} />` : html`${shown && html`<${Found} of=${shown} />`}<${History} of=${all} />`}
+    ${may() && html`<${Curl} method="POST" where="/admin/audits" body=${{}} />`}<//>`;
+}
+
+page('audit', { View: AuditPage, enter: () => loadAudits(), menu: { group: 'books', place: 50, name: () => t('audit') } });

@@ -85,7 +85,7 @@ function SalePage() {
     <${Figures}><${Figure} name=${t('left')} value=${number(of.available)} unit=${t('of', { n: number(of.stock) })} /><${Figure} name=${t('held')} value=${number(of.held)} />
       <${Figure} name=${t('ordered')} value=${number(of.ordered)} /><${Figure} name=${t('paid')} value=${number(of.paid)} /><${Figure} name=${t('price')} value=${money(of.price_cents)} /><//>
     <${Split} of=${of} />
-    <p class="links"><a href=${path(`sales/${of.id}`)}>${t('see')}</a></p>
+    <p class="links"><a href=${path(`sales/${of.id}`)}>${t('see')}</a><a class="to-report" href=${`#/report/${of.id}`}>${t('to_report')}</a><a href=${`#/orders?sale=${of.id}`}>${t('buyers_orders')}</a></p>
     <${SalePlots} of=${of} />
     <div class="halves"><${Texts} id=${of.id} /><${Terms} of=${of} /></div><//>`;
 }
