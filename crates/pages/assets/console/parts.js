@@ -52,9 +52,9 @@ function Places({ name }) {
 function Header({ name }) {
   return html`<header class="top"><div class="wrap">
     <a class="brand" href=${`${path('console')}#/`}><${Mark} /><span class="shop">${facts.shop}</span></a>
-    ${inside() && html`<details class="places"><summary>${(pages[name].menu ?? pages.overview.menu).name()}</summary><nav aria-label=${t('menu')}><${Places} name=${name} /></nav></details>`}
+    ${inside() && html`<details class="places"><summary>${(pages[name].menu ?? pages.overview.menu).name()}</summary><nav aria-label=${t('menu')}><${Places} name=${name} /><p><a href=${home}>${t('to_store')}</a></p></nav></details>`}
     <span class="grow"></span>
-    <a class="quiet" href=${home}>${t('to_store')}</a>
+    <a class="quiet to-store" href=${home}>${t('to_store')}</a>
     <${LanguageLink} to=${`/${other.lang}/console${route.value}`} />
     ${me.value.signed_in && html`<${Account} />`}</div></header>`;
 }

@@ -99,7 +99,7 @@ function Preview({ terms }) {
   const opens = terms.opens_at && Date.parse(terms.opens_at) > now.value;
   return html`<aside class="preview"><h2>${t('preview')}</h2><div class="card"><div class="face"><${Picture} title=${terms.title || '?'} />
       <div class="about"><h3>${terms.title || t('title')}</h3><p class="line"><span class="price digits">${money(terms.price_cents || 0)}</span><${Pill} status=${opens ? 'scheduled' : 'open'} /></p>
-      <p class="stand digits">${opens ? duration(Date.parse(terms.opens_at) - now.value) : number(terms.stock || 0)}</p></div></div></div>
+      <p class="stand digits">${opens ? duration(Date.parse(terms.opens_at) - now.value) : `${t('left')} ${number(terms.stock || 0)}`}</p></div></div></div>
     <h2>${t('checks')}</h2><ul class="checks">${checksOf(terms).map(([fine, words]) => html`<li key=${words} class=${fine ? 'fine' : 'doubt'}>${words}</li>`)}</ul>
     <${Curl} method="POST" where="/sales" body=${terms} /></aside>`;
 }
