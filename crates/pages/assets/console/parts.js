@@ -16,10 +16,13 @@ function page(name, { View, enter = () => {}, every, menu }) {
   pages[name] = { View, enter, every, menu };
 }
 
+// What somebody typed need not be well-formed.
+const decoded = (text) => { try { return decodeURIComponent(text); } catch { return text; } };
+
 // `#/sales/12?x=1` is the page `sales` with the rest `['12']` and the question `x=1`.
 function here() {
   const [where, question = ''] = route.value.replace(/^#\/?/, '').split('?');
-  const [name, ...rest] = where.split('/').map(decodeURIComponent);
+  const [name, ...rest] = where.split('/').map(decoded);
   return { name: pages[name] ? name : 'overview', rest: pages[name] ? rest : [], question: new URLSearchParams(question) };
 }
 
@@ -37,8 +40,10 @@ addEventListener('hashchange', () => {
 // Loads something into a signal; what went wrong is shown instead.
 async function load(into, where, read = (body) => body) {
   const answer = await api('GET', where, { fresh: true });
-  if (answer.ok) into.value = read(answer.body); else problem.value = answer.body;
-  return answer.ok;
+  if (!answer.ok) { problem.value = answer.body; return false; }
+  into.value = read(answer.body);
+  if (problem.value?.code === 'offline') problem.value = null;
+  return true;
 }
 
 function Places({ name }) {

@@ -165,6 +165,7 @@ impl<'a> Camera<'a> {
             (&format!("sales/{}", sales.open), "23-console-sale-live"),
             ("sales/new", "24-console-new-sale"),
             ("orders", "25-console-orders"),
+            (&format!("report/{}", sales.open), "33-console-report"),
             ("refunds", "26-console-refunds"),
             ("activity", "32-console-activity"),
             ("reviews", "27-console-reviews"),
@@ -175,6 +176,9 @@ impl<'a> Camera<'a> {
         ];
         for (place, what) in places {
             show(&mut self.browser, place).await;
+            if place.starts_with("report/") {
+                self.browser.wait("document.querySelector('.plot canvas')").await;
+            }
             if place == "audit" {
                 self.browser.click("#run-audit").await;
                 self.browser.wait("document.querySelector('.verdict')").await;

@@ -101,15 +101,23 @@ function labelOf(of, status) {
   return { closed: () => t('is_over'), sold_out: () => t('try_again'), open: () => t('claim') }[status]();
 }
 
+// What became of the last click, and what can be hoped for.
+function Said({ of, soldOut }) {
+  return html`<div aria-live="polite">${claiming.value === 'checking' && html`<p class="note">${t('checking_text')}</p>`}
+    ${soldOut && !problem.value && html`<p class="muted">${t(of.held + of.ordered > 0 ? 'may_come_back' : 'all_paid')}</p>`}
+    <${Problem} of=${problem.value} /></div>`;
+}
+
 function Action({ of, status }) {
   const own = mine.value && stateNow(mine.value);
-  if (mine.value && own !== 'released') return html`<${Own} claim=${mine.value} state=${own} />`;
   const open = status === 'open' || status === 'sold_out';
+  if (mine.value && own !== 'released') {
+    const more = status === 'open' && of.limit_per_user > mine.value.quantity;
+    return html`<${Own} claim=${mine.value} state=${own} />${more && html`<button class="plain wide" id="another" disabled=${claiming.value !== ''} onClick=${click}>${claiming.value ? labelOf(of, status) : t('another')}</button>`}<${Said} of=${of} />`;
+  }
   return html`${of.limit_per_user > 1 && status === 'open' && html`<${Quantity} most=${Math.min(of.limit_per_user, 99)} />`}
     <div class="action"><button class="primary wide" id="claim" disabled=${!open || claiming.value !== ''} aria-busy=${claiming.value !== ''} onClick=${click}>${labelOf(of, status)}</button></div>
-    <div aria-live="polite">${claiming.value === 'checking' && html`<p class="note">${t('checking_text')}</p>`}
-      ${status === 'sold_out' && !problem.value && html`<p class="muted">${t(of.held + of.ordered > 0 ? 'may_come_back' : 'all_paid')}</p>`}
-      <${Problem} of=${problem.value} /></div>
+    <${Said} of=${of} soldOut=${status === 'sold_out'} />
     ${!me.value.signed_in && open && html`<p class="muted">${t('sign_in_first')}</p>`}`;
 }
 
