@@ -11,9 +11,9 @@ const groups = { sales: () => t('group_sales'), books: () => t('group_books'), m
 const pages = {};
 
 // A page says what it shows, what it does when one comes to it, what it does each second, and where it
-// stands in the menu: { group, place, name }.
-function page(name, { View, enter = () => {}, every, menu }) {
-  pages[name] = { View, enter, every, menu };
+// stands in the menu: { group, place, name }. One that is in no menu has a title.
+function page(name, { View, enter = () => {}, every, menu, title = menu?.name }) {
+  pages[name] = { View, enter, every, menu, title };
 }
 
 // What somebody typed need not be well-formed.
@@ -57,7 +57,7 @@ function Places({ name }) {
 function Header({ name }) {
   return html`<header class="top"><div class="wrap">
     <a class="brand" href=${`${path('console')}#/`}><${Mark} /><span class="shop">${facts.shop}</span></a>
-    ${inside() && html`<details class="places"><summary>${(pages[name].menu ?? pages.overview.menu).name()}</summary><nav aria-label=${t('menu')}><${Places} name=${name} /><p><a href=${home}>${t('to_store')}</a></p></nav></details>`}
+    ${inside() && html`<details class="places"><summary>${pages[name].title()}</summary><nav aria-label=${t('menu')}><${Places} name=${name} /><p><a href=${home}>${t('to_store')}</a></p></nav></details>`}
     <span class="grow"></span>
     <a class="quiet to-store" href=${home}>${t('to_store')}</a>
     <${LanguageLink} to=${`/${other.lang}/console${route.value}`} />

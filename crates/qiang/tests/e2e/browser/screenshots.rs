@@ -2,6 +2,7 @@
 //! write to there is nothing to do.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use axum::http::Method;
 use serde_json::{Value, json};
@@ -12,6 +13,8 @@ use crate::person::Person;
 
 /// Where the pictures go.
 const FOLDER: &str = "QIANG_SCREENSHOTS";
+/// Between two buyers of a crowd.
+const EVERY: Duration = Duration::from_millis(20);
 /// A phone, a screen, and the same screen at a zoom of 200 %.
 const WIDTHS: [u32; 3] = [360, 1280, 640];
 /// What a picture of goods may look like: a page that is nothing but colours.
@@ -156,10 +159,11 @@ impl<'a> Camera<'a> {
         self.browser.type_into("#token", &site.token("boss", "admin")).await;
         self.browser.click("form button").await;
         self.browser.wait("document.querySelector('.plot canvas')").await;
-        rush(site, sales, &self.name).await;
-        let drawn = "[...document.querySelectorAll('.legend b')].some((one) => Number.parseInt(one.innerText) > 0)";
-        self.browser.wait(drawn).await;
+        let crowd = rush(site, sales, &self.name);
+        let busy = "Number.parseInt(document.querySelector('.legend b').innerText) > 4";
+        self.browser.wait(busy).await;
         self.take("21-console-overview").await;
+        crowd.abort();
         let places = [
             ("sales", "22-console-sales"),
             (&format!("sales/{}", sales.open), "23-console-sale-live"),
@@ -191,17 +195,22 @@ impl<'a> Camera<'a> {
     }
 }
 
-/// A crowd of buyers who come at once, while somebody watches.
-async fn rush(site: &Site, sales: &Sales, name: &str) {
+/// A crowd of buyers who come one after the other, while somebody watches.
+fn rush(site: &Site, sales: &Sales, name: &str) -> tokio::task::JoinHandle<()> {
     let out = site.folder.path().join(format!("{name}.csv"));
     let file = out.to_str().expect("UTF-8");
     let mint =
-        crate::process::run(site.folder.path(), &["tokens", "--count", "120", "--out", file]);
+        crate::process::run(site.folder.path(), &["tokens", "--count", "100", "--out", file]);
     assert_eq!(mint.code, Some(0), "{}", mint.stderr);
     let text = std::fs::read_to_string(&out).expect("readable");
-    for line in text.lines().skip(1) {
-        let token = line.rsplit(',').next().unwrap_or_default().to_owned();
-        let mut buyer = Person::arrive(site.process.address, Some(token)).await;
-        let _answer = buyer.claim(&sales.open, 1).await;
-    }
+    let (address, sale) = (site.process.address, sales.open.clone());
+    tokio::spawn(async move {
+        let mut pace = tokio::time::interval(EVERY);
+        for line in text.lines().skip(1).cycle() {
+            let token = line.rsplit(',').next().unwrap_or_default().to_owned();
+            let mut buyer = Person::arrive(address, Some(token)).await;
+            let _answer = buyer.claim(&sale, 1).await;
+            pace.tick().await;
+        }
+    })
 }

@@ -50,4 +50,4 @@ function ReportPage({ rest: [id] }) {
     <${Curl} method="GET" where=${`/admin/sales/${id}/report`} /><//>`;
 }
 
-page('report', { View: ReportPage, enter: ([id]) => { if (report.value?.sale.id !== id) report.value = null; return loadReport(id); } });
+page('report', { View: ReportPage, title: () => t('report'), enter: ([id]) => { if (report.value?.sale.id !== id) report.value = null; return loadReport(id); } });
