@@ -42,7 +42,7 @@ function ReportPage({ rest: [id] }) {
   const of = report.value;
   if (!of || of.sale.id !== id) return html`<${Frame}><${Heading} title=${t('report')} />${!problem.value && html`<${Loading} />`}<//>`;
   return html`<${Frame}><p class="crumbs"><a href=${`#/sales/${id}`}>${of.sale.title}</a></p>
-    <${Heading} title=${`${t('report')}: ${of.sale.title}`}><a class="button" href=${fileOf(id, 'csv')} download=${`report-${id}.csv`}>${t('report_csv')}</a><a class="button" href=${fileOf(id, 'html')} download=${`report-${id}.html`}>${t('report_html')}</a><//>
+    <${Heading} title=${t('report_of', { title: of.sale.title })}><a class="button" href=${fileOf(id, 'csv')} download=${`report-${id}.csv`}>${t('report_csv')}</a><a class="button" href=${fileOf(id, 'html')} download=${`report-${id}.html`}>${t('report_html')}</a><//>
     <p class="muted intro">${t('as_of', { time: when(of.as_of) })} ${!of.up_to_date && t('behind')}</p>
     <${Plots} of=${of} /><${Sums} of=${of} />
     <section class="panel"><h2>${t('why_refused')}</h2><${Rows} label=${t('why_refused')} empty=${t('nobody_refused')} head=${[t('code'), { name: t('times_count'), num: true }, { name: t('share_of'), num: true }]}
