@@ -23,7 +23,7 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
         [folder] => std::env::current_dir()?.join(PathBuf::from(folder)),
         _ => bail!("one folder to write to; `cargo xtask help` says more"),
     };
-    servers::install([CHROMEDRIVER, AXE].into_iter());
+    servers::install([CHROMEDRIVER, AXE]);
     let mut command = crate::cargo()?;
     command.args(["test", "--locked", "-p", "qiang", "--test", "e2e", "browser::screenshots"]);
     command.env(VARIABLE, &folder);
