@@ -115,8 +115,8 @@ function Action({ of, status }) {
     const more = status === 'open' && of.limit_per_user > mine.value.quantity;
     return html`<${Own} claim=${mine.value} state=${own} />${more && html`<button class="plain wide" id="another" disabled=${claiming.value !== ''} onClick=${click}>${claiming.value ? labelOf(of, status) : t('another')}</button>`}<${Said} of=${of} />`;
   }
-  return html`${of.limit_per_user > 1 && status === 'open' && html`<${Quantity} most=${Math.min(of.limit_per_user, 99)} />`}
-    <div class="action"><button class="primary wide" id="claim" disabled=${!open || claiming.value !== ''} aria-busy=${claiming.value !== ''} onClick=${click}>${labelOf(of, status)}</button></div>
+  return html`<div class="action">${of.limit_per_user > 1 && status === 'open' && html`<${Quantity} most=${Math.min(of.limit_per_user, 99)} />`}
+      <button class="primary wide" id="claim" disabled=${!open || claiming.value !== ''} aria-busy=${claiming.value !== ''} onClick=${click}>${labelOf(of, status)}</button></div>
     <${Said} of=${of} soldOut=${status === 'sold_out'} />
     ${!me.value.signed_in && open && html`<p class="muted">${t('sign_in_first')}</p>`}`;
 }
