@@ -26,6 +26,7 @@ mod http;
 mod load;
 mod machine;
 mod page;
+mod pages;
 mod product;
 mod redis;
 mod resp;
@@ -61,6 +62,7 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
     match args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
         Some(("redis", rest)) => return backends::run(rest, &empty_scratch(&root)?),
         Some(("buckets", rest)) => return buckets::run(rest),
+        Some(("pages", rest)) => return pages::run(rest),
         Some(("pools", rest)) => return backends::run_pools(rest, &empty_scratch(&root)?),
         _ => {}
     }

@@ -1,4 +1,4 @@
-//! The chores of this repository: `test`, `chaos`, `services`, `tidy`, `bench`.
+//! The chores of this repository: `test`, `chaos`, `services`, `screenshots`, `tidy`, `bench`.
 //!
 //! A library so that tidy is also an ordinary test. Quick to compile on purpose: few
 //! dependencies, arguments parsed by hand. Results go to stdout, talk goes to stderr.
@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 
 pub mod bench;
 pub mod chaos;
+pub mod screenshots;
 pub mod servers;
 pub mod services;
 mod stopwatch;
@@ -40,6 +41,9 @@ Commands:
       --only FAULT     Leave all others out. May be repeated.
   services [NAME…] Start the same servers for yourself, print their URLs, keep them up until
                    Ctrl-C. Names: redis, cluster, valkey, mysql, postgres; all unless named.
+  screenshots [FOLDER]
+                   Take pictures of every page in a real browser, in both languages, light and dark,
+                   on a phone and a screen, for people to look at. Into target/screenshots unless told.
   tidy             Check what compilers and linters do not: dependency direction, house rules of
                    the sources, links and required pages. Takes a second, builds nothing.
   bench            Measure the engine, both doors, a crowd at a fixed rate, many connections, what
@@ -58,6 +62,10 @@ Commands:
                    cluster of three masters, with one bucket and with six.
       --quick          Two rates, one round.
       --rate N         This rate. May be repeated.
+      --binary FILE    Measure this binary, and do not build what is shipped.
+  bench pages      Measure what twenty open consoles take from the claims, and how fast a page is sent
+                   beside a handler that does nothing.
+      --quick          One short round.
       --binary FILE    Measure this binary, and do not build what is shipped.
   bench pools      Measure what many small pools cost on the embedded engine and on Redis, up to a
                    million of them. ARGS go to the benchmark: `--quick`, `--most N`, `--only WHAT`.
@@ -81,6 +89,7 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
         "test" => test::run(rest),
         "chaos" => chaos::run(rest),
         "services" => services::run(rest),
+        "screenshots" => screenshots::run(rest),
         "tidy" => tidy::run(rest),
         "bench" => bench::run(rest),
         "help" | "--help" | "-h" => {

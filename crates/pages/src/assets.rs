@@ -2,6 +2,9 @@
 //! name that holds the hash of all of them. What has such a name never changes, so it is cached for
 //! good.
 //!
+//! A page is a folder: its script, its words in both languages, its style and, in the storefront, its
+//! address. Whatever folder is there is part of the program.
+//!
 //! Vendored modules stay as their packages have them. Each is put into a function of its own here, so
 //! that one file holds them all: a page opens with few requests.
 
@@ -13,40 +16,114 @@ use axum::http::header::{ACCEPT_ENCODING, VARY};
 use axum::http::{HeaderMap, HeaderValue};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use rust_embed::RustEmbed;
+use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
-const PREACT: &str = include_str!("../assets/vendor/preact.mjs");
-const SIGNALS: &str = include_str!("../assets/vendor/signals-core.mjs");
-const HTM: &str = include_str!("../assets/vendor/htm.mjs");
-const UPLOT: &str = include_str!("../assets/vendor/uPlot.esm.js");
-const UPLOT_CSS: &str = include_str!("../assets/vendor/uPlot.min.css");
+/// Everything below `assets/`. A debug build reads the folder at its start instead, so that a script
+/// can be changed without compiling.
+#[derive(RustEmbed)]
+#[folder = "assets"]
+struct Files;
 
-/// What every page begins with.
-const BASE: [&str; 3] = [
-    include_str!("../assets/base/words.js"),
-    include_str!("../assets/base/api.js"),
-    include_str!("../assets/base/clock.js"),
-];
-const STORE: [&str; 6] = [
-    include_str!("../assets/store/parts.js"),
-    include_str!("../assets/store/list.js"),
-    include_str!("../assets/store/sale.js"),
-    include_str!("../assets/store/pay.js"),
-    include_str!("../assets/store/mine.js"),
-    include_str!("../assets/store/main.js"),
-];
-const CONSOLE: [&str; 8] = [
-    include_str!("../assets/console/parts.js"),
-    include_str!("../assets/console/live.js"),
-    include_str!("../assets/console/plots.js"),
-    include_str!("../assets/console/watch.js"),
-    include_str!("../assets/console/overview.js"),
-    include_str!("../assets/console/sales.js"),
-    include_str!("../assets/console/books.js"),
-    include_str!("../assets/console/main.js"),
-];
-const STYLE: &str = include_str!("../assets/style.css");
-const CONSOLE_STYLE: &str = include_str!("../assets/console.css");
+/// Who a part is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// For buyers.
+    Store,
+    /// For those who run the shop.
+    Console,
+}
+
+impl Part {
+    const fn folder(self) -> &'static str {
+        match self {
+            Self::Store => "store/",
+            Self::Console => "console/",
+        }
+    }
+
+    /// The files of a kind, in the order in which they are joined: what all pages have, the frame of
+    /// this part, its pages, and `main.js`, which starts.
+    fn files(self, ending: &str) -> Vec<(String, String)> {
+        let folder = self.folder();
+        let rank = |path: &str| match path {
+            _ if path.starts_with("base/") => Some(0),
+            _ if !path.starts_with(folder) => None,
+            _ if path.ends_with("/main.js") => Some(3),
+            _ => Some(if path[folder.len()..].starts_with(PAGES) { 2 } else { 1 }),
+        };
+        let mut found: Vec<_> = Files::iter()
+            .filter(|path| path.ends_with(ending))
+            .filter_map(|path| Some((rank(&path)?, path.into_owned())))
+            .collect();
+        found.sort();
+        found.into_iter().map(|(_, path)| (path.clone(), read(&path))).collect()
+    }
+
+    /// Its script, without what is vendored. All files of a page share a scope of their own, so that
+    /// no page can take a name from another.
+    pub(crate) fn script(self) -> String {
+        let mut script = String::new();
+        let mut inside = "";
+        let files = self.files(".js");
+        for (path, text) in &files {
+            let page = page_of(path).unwrap_or_default();
+            if page != inside {
+                script.push_str(if inside.is_empty() { "" } else { "}\n" });
+                script.push_str(if page.is_empty() { "" } else { "{\n" });
+                inside = page;
+            }
+            script.push_str(text);
+        }
+        script
+    }
+
+    fn style(self) -> String {
+        self.files(".css").into_iter().map(|(_, text)| text).collect()
+    }
+
+    /// Each file of words, with its path.
+    pub(crate) fn words(self) -> Vec<(String, String)> {
+        self.files("/words.json")
+    }
+}
+
+/// A page of the storefront: a folder below `store/pages`, and what its `page.json` says.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Page {
+    /// The name of its folder.
+    #[serde(skip)]
+    pub(crate) name: String,
+    /// Where it is, behind the language.
+    pub(crate) path: String,
+    /// The word that is its title.
+    pub(crate) title: String,
+}
+
+/// All pages of the storefront.
+pub(crate) fn pages() -> Vec<Page> {
+    let page = |(path, text): (String, String)| {
+        let mut page: Page = serde_json::from_str(&text).expect("a test reads the same pages");
+        page.name = page_of(&path).unwrap_or_default().to_owned();
+        page
+    };
+    Part::Store.files("/page.json").into_iter().map(page).collect()
+}
+
+/// The folder with the folders of pages, in each part.
+const PAGES: &str = "pages/";
+
+/// The name of the page that a file belongs to.
+fn page_of(path: &str) -> Option<&str> {
+    path.split_once(PAGES)?.1.split_once('/').map(|(page, _)| page)
+}
+
+fn read(path: &str) -> String {
+    let file = Files::get(path).unwrap_or_else(|| panic!("there is no file {path}"));
+    String::from_utf8(file.data.into_owned()).expect("scripts and styles are text")
+}
 
 /// Bytes as they are sent.
 #[derive(Debug)]
@@ -73,16 +150,6 @@ pub(crate) fn all() -> &'static Assets {
     &ASSETS
 }
 
-/// The script of the storefront, without what is vendored.
-pub(crate) fn store_script() -> String {
-    [BASE.concat(), STORE.concat()].concat()
-}
-
-/// The script of the console, without what is vendored.
-pub(crate) fn console_script() -> String {
-    [BASE.concat(), CONSOLE.concat()].concat()
-}
-
 impl Assets {
     fn make() -> Self {
         const JS: &str = "text/javascript; charset=utf-8";
@@ -91,11 +158,11 @@ impl Assets {
         let plots = "import uPlot from'./plot.js';\n";
         let files = [
             ("vendor.js", JS, vendored()),
-            ("plot.js", JS, UPLOT.to_owned()),
-            ("store.js", JS, [parts, &store_script()].concat()),
-            ("console.js", JS, [parts, plots, &console_script()].concat()),
-            ("style.css", CSS, STYLE.to_owned()),
-            ("console.css", CSS, [UPLOT_CSS, "\n", CONSOLE_STYLE].concat()),
+            ("plot.js", JS, read("vendor/uPlot.esm.js")),
+            ("store.js", JS, [parts, &Part::Store.script()].concat()),
+            ("console.js", JS, [parts, plots, &Part::Console.script()].concat()),
+            ("store.css", CSS, Part::Store.style()),
+            ("console.css", CSS, [read("vendor/uPlot.min.css"), Part::Console.style()].concat()),
         ];
         let mut hash = Sha256::new();
         for (name, _, text) in &files {
@@ -184,8 +251,9 @@ fn compress(bytes: &[u8], how: Compression) -> Bytes {
 
 /// One module that exports what all vendored ones do.
 fn vendored() -> String {
-    let (preact, signals) = (wrapped(PREACT), wrapped(SIGNALS));
-    let (before, behind) = HTM.split_once("export default ").expect("htm exports one function");
+    let (preact, signals) = (wrapped("preact.mjs"), wrapped("signals-core.mjs"));
+    let htm = read("vendor/htm.mjs");
+    let (before, behind) = htm.split_once("export default ").expect("htm exports one function");
     format!(
         "const preact={preact};\nconst signals={signals};\nconst htm=(()=>{{{before}return {behind}}})();\n\
          export const{{render}}=preact;\nexport const{{signal,effect}}=signals;\n\
@@ -194,7 +262,8 @@ fn vendored() -> String {
 }
 
 /// A module as an expression: what it exports, as an object.
-fn wrapped(module: &str) -> String {
+fn wrapped(name: &str) -> String {
+    let module = read(&format!("vendor/{name}"));
     let (body, exports) = module.rsplit_once("export{").expect("a module exports once");
     let (exports, _) = exports.split_once('}').expect("a list ends");
     let pairs = exports.split(',').map(|export| match export.trim().split_once(" as ") {
@@ -219,7 +288,7 @@ mod tests {
         let own = size("store.js");
         assert!(own <= OWN_BYTES, "{own}");
         // Shell and words are a few kilobytes.
-        let store = own + size("vendor.js") + size("style.css") + (8 << 10);
+        let store = own + size("vendor.js") + size("store.css") + (8 << 10);
         assert!(store <= STORE_BYTES, "{store}");
         let console = size("console.js") + size("vendor.js") + size("plot.js");
         assert!(console <= CONSOLE_BYTES, "{console}");

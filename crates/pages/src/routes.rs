@@ -1,8 +1,10 @@
 //! The addresses of pages. The language is a part of the path, so that a cache need not look at
 //! headers; only `/` and `/pay`, which people are sent to from elsewhere, ask the browser for it.
 
+use std::sync::{Arc, OnceLock};
+
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION,
@@ -10,14 +12,14 @@ use axum::http::header::{
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 use qiang_app::extract::Path;
 use qiang_app::problem::{Code, Lang, Problem};
 use qiang_core::{Kind, PoolChange, PoolId};
 use sha2::{Digest as _, Sha256};
 
 use crate::Pages;
-use crate::assets::{self, Encoding};
+use crate::assets::{self, Encoding, Part};
 use crate::shell::{self, About, Page};
 
 /// Everything comes from here, nothing is inline, and no other page may put ours into a frame.
@@ -28,6 +30,8 @@ const FOR_GOOD: &str = "public, max-age=31536000, immutable";
 /// A cache in front asks again after seconds, and has something to show when we do not answer.
 const SHORTLY: &str =
     "public, max-age=0, s-maxage=5, stale-while-revalidate=60, stale-if-error=86400";
+/// The page that holds what a shop wrote about one sale.
+const SALE: &str = "sale";
 const HTML: &str = "text/html; charset=utf-8";
 
 /// All pages.
@@ -41,24 +45,42 @@ pub(crate) fn all(pages: &Pages) -> Router {
         .with_state(pages.clone())
 }
 
+/// Every page of the storefront at the address that its folder names, and the console.
 fn in_lang(lang: Lang) -> Router<Pages> {
-    let show = move |page: Page| {
-        get(async move |State(pages): State<Pages>, headers: HeaderMap| {
-            send(&headers, StatusCode::OK, shell::html(&pages, lang, page, &About::default()))
-        })
-    };
-    let sale = async move |State(pages): State<Pages>, headers: HeaderMap, id: Path<String>| {
-        show_sale(&pages, lang, &headers, &id.0).await
-    };
     let at = |path: &str| format!("/{}{path}", shell::code(lang));
-    Router::new()
-        .route(&at(""), get(async move || to(&format!("/{}/", shell::code(lang)))))
-        .route(&at("/"), show(Page::List))
-        .route(&at("/sales/{sale_id}"), get(sale))
-        .route(&at("/pay"), show(Page::Pay))
-        .route(&at("/mine"), show(Page::Mine))
-        .route(&at("/sign-in"), show(Page::SignIn))
-        .route(&at("/console"), show(Page::Console))
+    let first = at("/");
+    let mut router = Router::new()
+        .route(&at(""), get(async move || to(&first)))
+        .route(&at("/console"), show(lang, page(Part::Console, "console", "console")));
+    for folder in assets::pages() {
+        let page = page(Part::Store, &folder.name, &folder.title);
+        let shown = if folder.name == SALE { sale(lang, page) } else { show(lang, page) };
+        router = router.route(&at(&folder.path), shown);
+    }
+    router
+}
+
+fn page(part: Part, name: &str, title: &str) -> Arc<Page> {
+    Arc::new(Page { part, name: name.to_owned(), title: title.to_owned() })
+}
+
+/// A page that is the same for everybody, made and compressed once.
+fn show(lang: Lang, page: Arc<Page>) -> MethodRouter<Pages> {
+    let made = Arc::new(OnceLock::new());
+    get(async move |State(pages): State<Pages>, headers: HeaderMap| {
+        let (html, gzip) = made.get_or_init(|| {
+            let html = shell::html(&pages, lang, &page, &About::default());
+            let gzip = assets::gzip(html.as_bytes());
+            (Html::new(html), gzip)
+        });
+        html.send(&headers, StatusCode::OK, || gzip.clone())
+    })
+}
+
+fn sale(lang: Lang, page: Arc<Page>) -> MethodRouter<Pages> {
+    get(async move |State(pages): State<Pages>, headers: HeaderMap, id: Path<String>| {
+        show_sale(&pages, lang, &page, &headers, &id.0).await
+    })
 }
 
 /// The first page in the language of the browser.
@@ -84,6 +106,7 @@ fn to(path: &str) -> Response {
 async fn show_sale(
     pages: &Pages,
     lang: Lang,
+    page: &Page,
     headers: &HeaderMap,
     id: &str,
 ) -> Result<Response, Problem> {
@@ -96,18 +119,19 @@ async fn show_sale(
     let state =
         state.filter(|state| state.terms.kind == Kind::Sale && state.change != PoolChange::Cleared);
     let (Some(pool), Some(state)) = (pool, state) else {
-        let html = shell::html(pages, lang, Page::Sale, &About::default());
-        return Ok(send(headers, StatusCode::NOT_FOUND, html));
+        let html = Html::new(shell::html(pages, lang, page, &About::default()));
+        return Ok(html.send(headers, StatusCode::NOT_FOUND, || assets::gzip_fast(&html.bytes)));
     };
-    let page = app.store.sale_page(pool).await?;
+    let texts = app.store.sale_page(pool).await?;
     let image = app.store.sale_image_changed(pool).await?;
     let about = About {
         sale: Some(pool),
         title: Some(state.terms.title.to_string()),
-        description: page.map(|page| page.description).unwrap_or_default(),
+        description: texts.map(|texts| texts.description).unwrap_or_default(),
         has_image: image.is_some(),
     };
-    Ok(send(headers, StatusCode::OK, shell::html(pages, lang, Page::Sale, &about)))
+    let html = Html::new(shell::html(pages, lang, page, &about));
+    Ok(html.send(headers, StatusCode::OK, || assets::gzip_fast(&html.bytes)))
 }
 
 async fn asset(headers: HeaderMap, Path((folder, name)): Path<(String, String)>) -> Response {
@@ -130,36 +154,52 @@ async fn asset(headers: HeaderMap, Path((folder, name)): Path<(String, String)>)
     response
 }
 
-/// A shell with everything that a browser should know about it.
-fn send(headers: &HeaderMap, status: StatusCode, html: String) -> Response {
-    let tag = format!("\"{}\"", hex::encode(&Sha256::digest(&html)[..12]));
-    let known = status == StatusCode::OK && is_known(headers, &tag);
-    let mut response = match known {
-        true => StatusCode::NOT_MODIFIED.into_response(),
-        false => {
-            let encoding = Encoding::of(headers);
-            let body = match encoding {
-                Encoding::Gzip => Body::from(assets::gzip(html.as_bytes())),
-                Encoding::Plain => Body::from(html),
-            };
-            let mut response = Response::new(body);
-            *response.status_mut() = status;
-            encoding.say(response.headers_mut());
-            response
-        }
-    };
-    let answer = response.headers_mut();
-    for (name, value) in [
-        (CONTENT_TYPE, HTML),
-        (CACHE_CONTROL, SHORTLY),
-        (CONTENT_SECURITY_POLICY, CSP),
-        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (REFERRER_POLICY, "same-origin"),
-    ] {
-        answer.insert(name, HeaderValue::from_static(value));
+/// A document and its tag.
+struct Html {
+    bytes: Bytes,
+    tag: String,
+}
+
+impl Html {
+    fn new(html: String) -> Self {
+        let tag = format!("\"{}\"", hex::encode(&Sha256::digest(&html)[..12]));
+        Self { bytes: html.into(), tag }
     }
-    put(answer, ETAG, &tag);
-    response
+
+    /// The document with everything that a browser should know about it.
+    fn send(
+        &self,
+        headers: &HeaderMap,
+        status: StatusCode,
+        gzip: impl FnOnce() -> Bytes,
+    ) -> Response {
+        let known = status == StatusCode::OK && is_known(headers, &self.tag);
+        let mut response = match known {
+            true => StatusCode::NOT_MODIFIED.into_response(),
+            false => {
+                let encoding = Encoding::of(headers);
+                let mut response = Response::new(Body::from(match encoding {
+                    Encoding::Gzip => gzip(),
+                    Encoding::Plain => self.bytes.clone(),
+                }));
+                *response.status_mut() = status;
+                encoding.say(response.headers_mut());
+                response
+            }
+        };
+        let answer = response.headers_mut();
+        for (name, value) in [
+            (CONTENT_TYPE, HTML),
+            (CACHE_CONTROL, SHORTLY),
+            (CONTENT_SECURITY_POLICY, CSP),
+            (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            (REFERRER_POLICY, "same-origin"),
+        ] {
+            answer.insert(name, HeaderValue::from_static(value));
+        }
+        put(answer, ETAG, &self.tag);
+        response
+    }
 }
 
 fn is_known(headers: &HeaderMap, tag: &str) -> bool {

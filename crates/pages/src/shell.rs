@@ -8,7 +8,7 @@ use qiang_core::PoolId;
 use serde::Serialize;
 
 use crate::Pages;
-use crate::assets;
+use crate::assets::{self, Part};
 use crate::words::{self, Words};
 
 /// A red square, as part of the page: one request less.
@@ -17,20 +17,13 @@ const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'
     stroke='white' stroke-width='4' stroke-linecap='round'/%3E%3C/svg%3E";
 
 /// Which page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Page {
-    /// All sales.
-    List,
-    /// One sale.
-    Sale,
-    /// What was granted, to be ordered and paid.
-    Pay,
-    /// What the buyer has.
-    Mine,
-    /// Who are you?
-    SignIn,
-    /// For those who run the shop.
-    Console,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Page {
+    pub(crate) part: Part,
+    /// The name that its script knows it by.
+    pub(crate) name: String,
+    /// The word for its title.
+    pub(crate) title: String,
 }
 
 /// What a page is about.
@@ -45,7 +38,7 @@ pub(crate) struct About {
 /// What a script is told about its page.
 #[derive(Serialize)]
 struct Facts<'a> {
-    page: &'static str,
+    page: &'a str,
     lang: &'static str,
     shop: &'a str,
     currency: &'a str,
@@ -56,7 +49,7 @@ struct Facts<'a> {
     sale_id: Option<String>,
     description: &'a str,
     image: Option<String>,
-    words: Vec<&'a Words>,
+    words: &'a Words,
 }
 
 /// The language as paths and `lang` name it.
@@ -67,36 +60,12 @@ pub(crate) const fn code(lang: Lang) -> &'static str {
     }
 }
 
-impl Page {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::List => "list",
-            Self::Sale => "sale",
-            Self::Pay => "pay",
-            Self::Mine => "mine",
-            Self::SignIn => "sign_in",
-            Self::Console => "console",
-        }
-    }
-
-    /// The word for its title.
-    const fn title(self) -> &'static str {
-        match self {
-            Self::List => "sales",
-            Self::Sale => "no_such_sale",
-            Self::Pay => "pay_title",
-            Self::Mine => "mine",
-            Self::SignIn => "sign_in",
-            Self::Console => "console",
-        }
-    }
-}
-
 /// The whole document.
-pub(crate) fn html(pages: &Pages, lang: Lang, page: Page, about: &About) -> String {
+pub(crate) fn html(pages: &Pages, lang: Lang, page: &Page, about: &About) -> String {
     let (book, assets, shop) = (words::of(lang), assets::all(), &pages.settings.title);
-    let word = |name: &str| book.store.get(name).map_or("", String::as_str);
-    let title = about.title.as_deref().unwrap_or_else(|| word(page.title()));
+    let words = book.part(page.part);
+    let word = |name: &str| words.get(name).map_or("", String::as_str);
+    let title = about.title.as_deref().unwrap_or_else(|| word(&page.title));
     let title = format!("{title} · {shop}");
     let lang_tag = if lang == Lang::Zh { "zh-CN" } else { "en" };
     let mut head = format!(
@@ -109,14 +78,12 @@ pub(crate) fn html(pages: &Pages, lang: Lang, page: Page, about: &About) -> Stri
     if !line.is_empty() {
         let _ = writeln!(head, "<meta name=\"description\" content=\"{}\">", escape(line));
     }
-    let (script, styles): (_, &[&str]) = match page {
-        Page::Console => ("console.js", &["style.css", "console.css"]),
-        _ => ("store.js", &["style.css"]),
+    let (script, style) = match page.part {
+        Part::Console => ("console.js", "console.css"),
+        Part::Store => ("store.js", "store.css"),
     };
     let _ = writeln!(head, "<link rel=\"icon\" href=\"{ICON}\">");
-    for style in styles {
-        let _ = writeln!(head, "<link rel=\"stylesheet\" href=\"{}\">", assets.path(style));
-    }
+    let _ = writeln!(head, "<link rel=\"stylesheet\" href=\"{}\">", assets.path(style));
     let _ = writeln!(head, "<link rel=\"modulepreload\" href=\"{}\">", assets.path("vendor.js"));
     let _ = writeln!(head, "<script type=\"module\" src=\"{}\"></script>", assets.path(script));
     let facts = facts(pages, lang, page, about);
@@ -137,14 +104,11 @@ pub(crate) fn html(pages: &Pages, lang: Lang, page: Page, about: &About) -> Stri
 }
 
 /// The facts as JSON that cannot end its element: `<` is written as its number.
-fn facts(pages: &Pages, lang: Lang, page: Page, about: &About) -> String {
-    let book = words::of(lang);
-    let mut words = vec![&book.store];
-    words.extend((page == Page::Console).then_some(&book.console));
+fn facts(pages: &Pages, lang: Lang, page: &Page, about: &About) -> String {
     let sale_id = about.sale.map(|id| id.to_string());
     let image = sale_id.as_ref().filter(|_| about.has_image);
     let facts = Facts {
-        page: page.name(),
+        page: &page.name,
         lang: code(lang),
         shop: &pages.settings.title,
         currency: pages.settings.currency.code(),
@@ -153,7 +117,7 @@ fn facts(pages: &Pages, lang: Lang, page: Page, about: &About) -> String {
         image: image.map(|id| format!("/api/v1/sales/{id}/image")),
         sale_id,
         description: &about.description,
-        words,
+        words: words::of(lang).part(page.part),
     };
     let json = serde_json::to_string(&facts).expect("texts are JSON");
     json.replace('<', "\\u003c")

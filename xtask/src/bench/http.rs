@@ -21,7 +21,7 @@ use crate::servers;
 const CONNECTIONS: u64 = 256;
 /// More than are asked for in one round.
 const USERS: u64 = 400_000;
-const STOCK: u64 = 1_000_000_000;
+pub(super) const STOCK: u64 = 1_000_000_000;
 
 /// Measures claims, sold-out refusals and nothing at all, or says that wrk cannot be had.
 pub(super) fn measure(stage: &Stage<'_>, figures: &mut Figures) -> Result<()> {
@@ -29,12 +29,12 @@ pub(super) fn measure(stage: &Stage<'_>, figures: &mut Figures) -> Result<()> {
         return Ok(());
     }
     let (rounds, seconds) = if stage.quick { (1, 2) } else { (5, 5) };
-    let bench = Bench { stage, script: stage.root.join("bench/claim.lua"), seconds };
+    let bench = Bench::new(stage, seconds);
     let mut speeds = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..rounds {
         let [noop, claims, sold_out] = &mut speeds;
-        bench.claims(STOCK, Some(noop), claims)?;
-        bench.claims(1, None, sold_out)?;
+        bench.claims(STOCK, Some(noop), claims, |_| Ok(()))?;
+        bench.claims(1, None, sold_out, |_| Ok(()))?;
     }
     for (name, mut speeds) in ["http_noop", "http_claims", "http_sold_out"].into_iter().zip(speeds)
     {
@@ -46,15 +46,27 @@ pub(super) fn measure(stage: &Stage<'_>, figures: &mut Figures) -> Result<()> {
     Ok(())
 }
 
-struct Bench<'a> {
+/// One way to drive claims.
+pub(super) struct Bench<'a> {
     stage: &'a Stage<'a>,
     script: PathBuf,
     seconds: u64,
 }
 
-impl Bench<'_> {
+impl<'a> Bench<'a> {
+    pub(super) fn new(stage: &'a Stage<'a>, seconds: u64) -> Self {
+        Self { stage, script: stage.root.join("bench/claim.lua"), seconds }
+    }
+
     /// One round on a sale of so many units, and one of the peer with the same requests before it.
-    fn claims(&self, stock: u64, noop: Option<&mut Vec<f64>>, speeds: &mut Vec<f64>) -> Result<()> {
+    /// What `beside` opens is there while claims are driven.
+    pub(super) fn claims<T>(
+        &self,
+        stock: u64,
+        noop: Option<&mut Vec<f64>>,
+        speeds: &mut Vec<f64>,
+        beside: impl FnOnce(&Product) -> Result<T>,
+    ) -> Result<()> {
         let (data, tokens) =
             (self.stage.scratch.join("http"), self.stage.scratch.join("tokens.csv"));
         let server = Product::start(self.stage.binary, &data)?;
@@ -67,7 +79,9 @@ impl Bench<'_> {
             let peer = Noop::start()?;
             speeds.push(self.drive(&format!("http://{}{path}", peer.address), &tokens)?.per_sec);
         }
+        let others = beside(&server)?;
         let asked = self.drive(&format!("http://{}{path}", server.http), &tokens)?;
+        drop(others);
         speeds.push(asked.per_sec);
         let sold = server.ask("GET", &format!("/api/v1/sales/{sale}"), "")?;
         let paid = sold["paid"].as_u64().with_context(|| format!("no figures: {sold}"))?;
@@ -97,14 +111,14 @@ impl Bench<'_> {
 
 /// What wrk measured.
 #[derive(Debug, PartialEq)]
-struct Asked {
+pub(super) struct Asked {
     requests: u64,
     /// Those whose answer was no success.
-    refused: u64,
-    per_sec: f64,
+    pub(super) refused: u64,
+    pub(super) per_sec: f64,
 }
 
-fn asked(printed: &str) -> Option<Asked> {
+pub(super) fn asked(printed: &str) -> Option<Asked> {
     let after = |start: &str| {
         printed.lines().find_map(|line| Some(line.trim().strip_prefix(start)?.trim().to_owned()))
     };
@@ -117,13 +131,13 @@ fn asked(printed: &str) -> Option<Asked> {
 }
 
 /// The peer; it ends with this.
-struct Noop {
+pub(super) struct Noop {
     child: Child,
-    address: String,
+    pub(super) address: String,
 }
 
 impl Noop {
-    fn start() -> Result<Self> {
+    pub(super) fn start() -> Result<Self> {
         let mut command = crate::cargo()?;
         command.args(["bench", "--locked", "--quiet", "-p", "qiang", "--bench", "noop"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;

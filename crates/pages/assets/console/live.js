@@ -17,7 +17,11 @@ function takeSamples(list) {
   samples.value = [...samples.value, ...fresh].slice(-SHOWN);
 }
 
-async function loadSamples() {
+let loading = null;
+// Whoever wants the list while it is under way gets the same one.
+const loadSamples = () => { loading ??= askSamples().finally(() => { loading = null; }); return loading; };
+
+async function askSamples() {
   const last = samples.value.at(-1);
   const answer = await api('GET', `/admin/samples${last ? `?after=${timeOf(last)}` : ''}`, { fresh: true });
   if (answer.ok) takeSamples(answer.body.samples);
@@ -85,5 +89,5 @@ function staleFor() {
 
 function Stale() {
   const seconds = staleFor();
-  return seconds > 0 && html`<div class="note bad stale" role="status">${t('c_stale', { n: number(seconds) })}</div>`;
+  return seconds > 0 && html`<div class="note bad stale" role="status">${t('stale', { n: number(seconds) })}</div>`;
 }

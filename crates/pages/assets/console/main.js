@@ -9,50 +9,45 @@ async function signIn(event) {
 async function begin(how) {
   const answer = await api('POST', '/session', { body: how });
   if (!answer.ok) { problem.value = answer.body; return; }
+  problem.value = null;
   me.value = answer.body;
   enter();
 }
 
 function SignInPage() {
-  return html`<${Frame}><div class="narrow"><h1>${t('sign_in')}</h1>
-    ${me.value.signed_in && html`<p>${t('c_no_access', { user: me.value.user_id, role: me.value.role })}</p>`}
-    <p>${t('c_sign_in_text')}</p><form class="stack" onSubmit=${signIn}><label for="token">${t('your_token')}</label>
-    <input id="token" name="token" type="password" required autocomplete="off" /><button class="primary">${t('sign_in')}</button></form></div><//>`;
+  const { signed_in: known, user_id: user, role } = me.value;
+  return html`<${Frame}><div class="ticket"><h1>${t('sign_in')}</h1>
+    ${known && html`<p class="note">${t('no_access', { user, role: roles[role]() })}</p>`}
+    <p>${t('sign_in_text')}</p><pre tabindex="0">${t('sign_in_command')}</pre>
+    <form class="stack" onSubmit=${signIn}><label for="token">${t('your_token')}</label>
+      <input id="token" name="token" type="password" required autocomplete="off" /><button class="primary wide">${t('sign_in')}</button></form></div><//>`;
 }
 
-const inside = () => me.value?.role === 'viewer' || me.value?.role === 'admin';
-
-function here() {
-  const [page, id] = route.value.replace(/^#\/?/, '').split('/');
-  if (page === 'sales') return id === 'new' ? [NewSalePage, () => {}] : id ? [SalePage, () => enterSale(id)] : [SalesPage, loadSales];
-  return { refunds: [RefundsPage, loadRefunds], audit: [AuditPage, () => {}], nodes: [NodesPage, loadNodes], sessions: [SessionsPage, loadSessions], settings: [SettingsPage, loadSettings] }[page]
-    || [OverviewPage, () => { loadSales(); }];
+function enter() {
+  if (!inside()) return;
+  const { name, rest, question } = here();
+  pages[name].enter(rest, question);
+  watchLive();
 }
 
-function enter() { if (inside()) { here()[1](); watchLive(); } }
+function View() {
+  if (!inside()) return html`<${SignInPage} />`;
+  const { name, rest, question } = here();
+  return pages[name].View({ rest, question });
+}
 
-const root = document.getElementById('app');
-let drawn = false;
-effect(() => {
-  if (!me.value) return;
-  if (!drawn) { root.replaceChildren(); drawn = true; }
-  render((inside() ? here()[0] : SignInPage)(), root);
-});
-
-// One sale, and the list, second by second while somebody looks.
+// What a page does each second while somebody looks.
 async function follow() {
   for (;;) {
     await pause(1000);
     if (document.hidden || !inside() || changing.value) continue;
-    const [page, id] = route.value.replace(/^#\/?/, '').split('/');
-    if (page === 'sales' && id && id !== 'new' && sale.value?.id === id && sale.value.status !== 'cleared') await loadSale(id);
-    else if (page === '' || (page === 'sales' && !id)) await loadSales();
+    const { name, rest, question } = here();
+    await pages[name].every?.(rest, question);
   }
 }
 
 async function open() {
-  for (let attempt = 0; !(await whoAmI()).ok; attempt += 1) await pause(Math.min(8000, 500 * 2 ** attempt));
-  tick();
+  await arrive();
   // The secret of the link stays in the fragment, which no server sees, and goes with its first use.
   const link = new URLSearchParams(location.hash.slice(1)).get('link');
   if (link) {
@@ -64,4 +59,6 @@ async function open() {
   follow();
   keepTime();
 }
+
+draw(View);
 open();

@@ -14,6 +14,9 @@ const line = (label, token, { fill = false, width = 1.5 } = {}) => ({ label, tok
 // From 0 to a little above the highest, and never flat.
 const upTo = (plot, low, high) => [0, high > 0 ? high * 1.08 : 1];
 
+// The last minutes, or everything there is.
+const reach = (place) => (of, low, high) => (place.whole ? [low, Math.max(high, low + 1)] : [high - span.value, high]);
+
 function drawPlot(element, lines, place) {
   const axis = {
     stroke: () => colour('--soft'), grid: { stroke: () => colour('--line'), width: 1 }, ticks: { show: false },
@@ -22,16 +25,16 @@ function drawPlot(element, lines, place) {
   const size = () => ({ width: Math.max(160, element.clientWidth), height: PLOT_HEIGHT });
   const plot = new uPlot({
     ...size(),
-    padding: [8, 8, 0, 0],
+    padding: [8, 20, 0, 0],
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, sync: { key: 'all' }, points: { size: 6 } },
-    scales: { x: { range: (of, low, high) => [high - span.value, high] }, y: { range: upTo } },
+    scales: { x: { range: reach(place) }, y: { range: upTo } },
     series: [{}, ...lines.map((one) => ({
       label: one.label, width: one.width, points: { show: false }, spanGaps: false,
       stroke: () => colour(one.token), fill: one.fill ? () => `${colour(one.token)}22` : undefined,
     }))],
     axes: [
-      { ...axis, size: 26, space: 72, values: (of, at) => at.map((second) => (span.value > 120 ? asMinute : asClock).format(second * 1000)) },
+      { ...axis, size: 26, space: 72, values: (of, at) => at.map((second) => (!place.whole && span.value > 120 ? asMinute : asClock).format(second * 1000)) },
       { ...axis, size: 46, space: 36, values: (of, at) => at.map((value) => asShort.format(value)) },
     ],
     hooks: { setCursor: [(of) => { hovered.value = of.cursor.left >= 0 && of.cursor.idx != null ? of.data[0][of.cursor.idx] : null; }] },
@@ -42,10 +45,10 @@ function drawPlot(element, lines, place) {
 }
 
 const places = new Map();
-function placeOf(name, lines) {
+function placeOf(name, lines, whole) {
   const signature = lines.map((one) => one.label + one.token).join();
   if (places.get(name)?.signature !== signature) {
-    const place = { signature, data: [[], ...lines.map(() => [])], put(element) {
+    const place = { signature, whole, data: [[], ...lines.map(() => [])], put(element) {
       place.drawn?.end();
       place.drawn = element && drawPlot(element, lines, place);
     } };
@@ -57,8 +60,8 @@ function placeOf(name, lines) {
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => places.forEach((place) => place.drawn?.plot.redraw()));
 
 // A plot with its name, and what each line says: under the cursor, or at last.
-function Plot({ name, title, lines, data, format = number, note }) {
-  const place = placeOf(name, lines);
+function Plot({ name, title, lines, data, format = number, note, whole = false }) {
+  const place = placeOf(name, lines, whole);
   if (place.data !== data) {
     place.data = data;
     place.drawn?.plot.setData(data);
@@ -75,13 +78,10 @@ function Plot({ name, title, lines, data, format = number, note }) {
     <div class="plot" key=${place.signature} ref=${place.put} role="img" aria-label=${`${title}: ${words}`}></div></section>`;
 }
 
-const spans = [60, 300, 600];
-const spanNames = { 60: () => t('c_span_60'), 300: () => t('c_span_300'), 600: () => t('c_span_600') };
+const spanNames = { 60: () => t('span_60'), 300: () => t('span_300'), 600: () => t('span_600') };
 function setSpan(seconds) {
   span.value = seconds;
   places.forEach((place) => place.drawn?.plot.setData(place.data));
 }
 
-function Spans() {
-  return html`<div class="choice" role="group" aria-label=${t('c_span')}>${spans.map((seconds) => html`<button key=${seconds} aria-pressed=${span.value === seconds} onClick=${() => setSpan(seconds)}>${spanNames[seconds]()}</button>`)}</div>`;
-}
+const Spans = () => html`<${Choice} label=${t('span')} of=${Object.keys(spanNames).map((seconds) => [Number(seconds), spanNames[seconds]()])} chosen=${span.value} choose=${setSpan} />`;

@@ -1,46 +1,32 @@
 // What every page of the storefront has.
-const problem = signal(null);
+const pages = {};
 
-const other = facts.lang === 'zh' ? 'en' : 'zh';
-const otherPath = () => location.pathname.replace(/^\/\w+/, `/${other}`) + location.search;
+// A page says what it shows, what it does first, and, if it stands in the menu, under which name.
+function page(name, { View, start = () => {}, menu }) {
+  pages[name] = { View, start, menu };
+}
+
+const otherPath = () => location.pathname.replace(/^\/\w+/, `/${other.lang}`) + location.search;
+const signInPath = () => `${path('sign-in')}?next=${encodeURIComponent(location.pathname + location.search)}`;
 
 function Header() {
-  const user = me.value;
-  const here = (page) => (facts.page === page ? 'page' : undefined);
+  const entries = Object.entries(pages).filter(([, { menu }]) => menu).sort(([, a], [, b]) => a.menu.place - b.menu.place);
   return html`<header class="top"><div class="wrap">
-    <a class="brand" href=${home}><span class="mark" aria-hidden="true">抢</span>${facts.shop}</a>
-    <nav aria-label=${t('menu')}>
-      <a href=${home} aria-current=${here('list')}>${t('sales')}</a>
-      <a href=${path('mine')} aria-current=${here('mine')}>${t('mine')}</a>
-    </nav>
-    <span class="grow"></span>
-    <a class="quiet" href=${otherPath()} lang=${other === 'zh' ? 'zh-CN' : 'en'} hreflang=${other}>${other === 'zh' ? '中文' : 'English'}</a>
-    ${user?.signed_in
-      ? html`<span class="who"><span class="name">${user.user_id}</span><button class="link" onClick=${signOut}>${t('sign_out')}</button></span>`
-      : user && facts.page !== 'sign_in' && html`<a class="quiet" href=${signInPath()}>${t('sign_in')}</a>`}
+    <a class="brand" href=${home}><${Mark} /><span class="shop">${facts.shop}</span></a>
+    <nav aria-label=${t('menu')}>${entries.map(([name, { menu }]) => html`<a key=${name} class=${name} href=${path(menu.at)} aria-current=${facts.page === name ? 'page' : undefined}>${menu.name()}</a>`)}</nav>
+    <${LanguageLink} to=${otherPath()} />
+    ${me.value.signed_in ? html`<${Account} />` : facts.page !== 'sign_in' && html`<a class="quiet" href=${signInPath()}>${t('sign_in')}</a>`}
   </div></header>`;
 }
 
-const signInPath = () => `${path('sign-in')}?next=${encodeURIComponent(location.pathname + location.search)}`;
-
 function Frame({ children }) {
   return html`<${Header}/><main id="main" class="wrap">${children}</main>
-    <footer class="wrap"><p><a href=${path('console')}>${t('console')}</a> · <a href="/docs/">API</a></p></footer>`;
+    <footer class="wrap"><a href=${path('console')}>${t('console')}</a><a href="/docs/">API</a></footer>`;
 }
 
-function Problem({ of }) {
-  return of && html`<div class="note bad" role="alert"><strong>${of.title}</strong><p>${of.detail}</p></div>`;
-}
-
-function Pill({ status }) {
-  return html`<span class=${`pill ${status}`}>${t('status_' + status)}</span>`;
-}
-
-function Picture({ src, title, large }) {
-  const kind = large ? 'picture large' : 'picture';
-  return src
-    ? html`<img class=${kind} src=${src} alt="" />`
-    : html`<div class=${kind} aria-hidden="true">${[...title][0]}</div>`;
+// A page that has nothing to show yet: it loads, or it says why not.
+function Waiting({ title, children }) {
+  return html`<${Frame}><h1>${title}</h1>${problem.value ? html`<${Problem} of=${problem.value} />` : html`<${Loading} />`}${children}<//>`;
 }
 
 function Deadline({ until, label }) {
@@ -58,10 +44,15 @@ const remembered = {
   put(ids) { try { localStorage.setItem(this.name(), JSON.stringify(ids)); } catch { /* a private window */ } },
 };
 
+// A claim whose time is up is released, whether or not the server has said so yet.
 const stateNow = (claim) => {
   const end = claim.state === 'held' ? claim.hold_until : claim.state === 'ordered' ? claim.pay_by : null;
   return end && Date.parse(end) <= now.value ? 'released' : claim.state;
 };
+
+const isOver = (sale) => sale.status === 'closed' || sale.status === 'cleared' || (sale.closes_at && Date.parse(sale.closes_at) <= now.value);
+const isSoon = (sale) => !isOver(sale) && Date.parse(sale.opens_at) > now.value;
+const statusOf = (sale) => (isOver(sale) ? 'closed' : isSoon(sale) ? 'scheduled' : sale.available > 0 ? 'open' : 'sold_out');
 
 // Asks again every few seconds, never all at once, and not while nobody looks.
 function poll(every, ask) {

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn it_never_grows_beyond_its_size() {
+    fn p66_it_never_grows_beyond_its_size() {
         let mut ring = Ring::default();
         for second in 1..=2_000 {
             ring.add(0, part(second, 1));

@@ -5,8 +5,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use axum::body::Bytes;
 use axum::http::Method;
-use qiang::client::Client;
+use qiang::client::{Client, Error, Response};
 use qiang_testkit::servers::{AXE, CHROMEDRIVER, or_skip};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -17,13 +18,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// What a browser says by itself of an answer that is a refusal; a page shows it.
 const REFUSAL: &str = "Failed to load resource: the server responded with a status of 4";
 
-/// What it says while there is no network.
-const NO_NETWORK: &str = "net::ERR_INTERNET_DISCONNECTED";
+/// What it says while there is no network, or no server.
+const NO_NETWORK: [&str; 2] = ["net::ERR_INTERNET_DISCONNECTED", "net::ERR_CONNECTION_REFUSED"];
 /// More things than a page has that can have the focus.
 const MAX_TABS: u32 = 60;
 /// Keys as the protocol names them.
 pub(super) const TAB: &str = "\u{e004}";
 pub(super) const ENTER: &str = "\u{e007}";
+pub(super) const ESCAPE: &str = "\u{e00c}";
 
 /// What the pages are looked at with.
 #[derive(Debug, Clone, Copy)]
@@ -124,6 +126,10 @@ impl Browser {
     }
 
     pub(super) async fn click(&mut self, css: &str) {
+        // To the middle, where no bar that stays at an edge lies over it.
+        let middle =
+            format!("document.querySelector({css:?})?.scrollIntoView({{ block: 'center' }})");
+        self.script(&middle).await;
         let element = self.find(css).await;
         self.ask(Method::POST, &format!("/element/{element}/click"), &json!({})).await;
     }
@@ -193,10 +199,6 @@ impl Browser {
         self.ask(Method::POST, "/back", &json!({})).await;
     }
 
-    pub(super) async fn reload(&mut self) {
-        self.ask(Method::POST, "/refresh", &json!({})).await;
-    }
-
     /// Runs a script on every page before any of its own.
     pub(super) async fn on_every_page(&mut self, source: &str) {
         let script = json!({ "source": source });
@@ -243,7 +245,11 @@ impl Browser {
         let log = self.ask(Method::POST, "/se/log", &json!({ "type": "browser" })).await;
         let lines = log.as_array().expect("a list").iter();
         let lines = lines.map(|line| line["message"].as_str().unwrap_or_default().to_owned());
-        lines.filter(|line| !line.contains(REFUSAL) && !line.contains(NO_NETWORK)).collect()
+        lines
+            .filter(|line| {
+                !line.contains(REFUSAL) && !NO_NETWORK.iter().any(|said| line.contains(said))
+            })
+            .collect()
     }
 
     async fn find(&mut self, css: &str) -> String {
@@ -251,6 +257,14 @@ impl Browser {
         let found = self.ask(Method::POST, "/element", &how).await;
         let id = found.as_object().and_then(|found| found.values().next());
         id.and_then(Value::as_str).expect("an element").to_owned()
+    }
+
+    /// What only asks has no body.
+    async fn send(&mut self, method: &Method, path: &str, body: &Value) -> Result<Response, Error> {
+        match body {
+            Value::Null => self.client.send(method.clone(), path, &[], Bytes::new()).await,
+            body => self.client.send_json(method.clone(), path, &[], body).await,
+        }
     }
 
     /// A command of the browser's own protocol.
@@ -261,7 +275,14 @@ impl Browser {
 
     async fn ask(&mut self, method: Method, path: &str, body: &Value) -> Value {
         let path = format!("{}{path}", self.session);
-        let answer = self.client.send_json(method, &path, &[], body).await;
+        let answer = match self.send(&method, &path, body).await {
+            // It closes connections now and then.
+            Err(Error::NotSent(_)) => {
+                self.client.reconnect().await.expect("it listens");
+                self.send(&method, &path, body).await
+            }
+            answer => answer,
+        };
         let mut answer: Value = answer.expect("an answer").json().expect("JSON");
         let value = answer["value"].take();
         assert!(value.get("error").is_none(), "{path}: {value}");
