@@ -1,0 +1,3 @@
+//! Delivery: what was decided, told to the shop's other programs.
+
+pub mod public;
