@@ -15,6 +15,7 @@ use crate::outcomes::Outcomes;
 use crate::probes::Probes;
 use crate::problem::{Code, Problem};
 use crate::secrets::Secrets;
+use crate::set_aside::SetAside;
 use crate::workers::Board;
 use crate::{session, token};
 
@@ -46,6 +47,8 @@ pub struct App {
     pub probes: Probes,
     /// Who this process is among those that share the engine.
     pub node: Arc<Node>,
+    /// Claims that a person has to look at.
+    pub set_aside: SetAside,
     /// How the work of the background goes.
     pub workers: Board,
     /// What is looked at before the engine is asked.
@@ -75,6 +78,7 @@ impl App {
             store,
             projection,
             node,
+            set_aside: SetAside::default(),
             workers: Board::default(),
             clock,
             config,

@@ -9,6 +9,7 @@
 //! [`Config`] is what every domain needs to know. A domain takes its own section out of the same
 //! [`Layers`]; whatever nobody takes is a mistake.
 
+mod delivery;
 mod environment;
 mod file;
 mod known;
@@ -24,6 +25,7 @@ use std::time::Duration;
 use qiang_store::Store;
 use tracing_subscriber::filter::Targets;
 
+pub use delivery::Delivery;
 pub use layers::{Fault, Layers, Origin, Setting, Shown, Wrong};
 pub use origins::Origins;
 pub use url::{BusUrl, DatabaseUrl, EngineUrl};
@@ -52,6 +54,8 @@ pub struct Config {
     pub database: Database,
     /// How events travel.
     pub bus: Bus,
+    /// What becomes of events.
+    pub delivery: Delivery,
     /// Who is who.
     pub auth: Auth,
     /// What is logged.
@@ -280,6 +284,7 @@ impl Config {
             engine: Engine::take(layers, &data),
             database: Database { url: url::take_database(layers, &data) },
             bus: Bus { url: layers.text("bus.url", "log:", url::bus) },
+            delivery: Delivery::take(layers),
             auth: Auth::take(layers, &http),
             http,
             log: Log { filter: layers.text("log.filter", "info", filter) },

@@ -21,7 +21,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use qiang_core::Event;
 use qiang_engine::{Engine, Log, LogError, Stopwatch};
-use qiang_store::{Begin, Store};
+use qiang_store::{Begin, Blame, Store};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -161,6 +161,22 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whose fault it is. What is not of the records is of whatever the events come from.
+    #[must_use]
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Store(error) => error.blame(),
+            Self::Log(_) | Self::Engine(_) | Self::Ahead { .. } => Blame::Infrastructure,
+            Self::Thread(_) | Self::Panicked { .. } | Self::Gone => Blame::Unknown,
+        }
+    }
+
+    /// Whether it is an event's own fault: then it fails again, whoever waits.
+    #[must_use]
+    pub fn is_of_event(&self) -> bool {
+        self.blame() == Blame::Data
+    }
+
     /// Whether claims came before their sale, which another log tells soon.
     fn is_early(&self) -> bool {
         matches!(self, Self::Store(qiang_store::Error::UnknownSale { .. }))

@@ -227,6 +227,26 @@ codes! {
     CheckoutDisabled = "checkout_disabled", 403;
     en "No payment page", "This shop has not said where to pay; [payments] checkout_url does.";
     zh "没有支付页面", "商家没有设置支付页面；可用 [payments] checkout_url 设置。";
+    /// No events are kept.
+    EventsDisabled = "events_disabled", 403;
+    en "Events are not kept", "This shop keeps no events; [delivery] keep_events_hours says for how long.";
+    zh "没有保留事件", "商家没有保留事件；可用 [delivery] keep_events_hours 设置保留时间。";
+    /// No such dead letter.
+    NoSuchDeadLetter = "no_such_dead_letter", 404;
+    en "No such dead letter", "No event with this id was set aside.";
+    zh "没有这封死信", "没有这个编号的搁置事件。";
+    /// It is no dead letter, or no longer.
+    NotDead = "not_dead", 409;
+    en "Not a dead letter", "The event is not a dead letter, or no longer; its state says what it is.";
+    zh "不是死信", "这个事件不是死信，或已不再是；其当前状态见 state。";
+    /// What it stands for cannot be undone.
+    CannotDiscard = "cannot_discard", 409;
+    en "Cannot be discarded", "What this event stands for cannot be undone; retry it instead.";
+    zh "不能丢弃", "这个事件的结果无法撤销，请改为重试。";
+    /// Events behind a place in the feed are gone.
+    CursorTooOld = "cursor_too_old", 410;
+    en "Events behind this place are gone", "Events behind this place are no longer kept, or were never stored. Read the lists anew, then go on with after=start or after=end.";
+    zh "此位置之后的事件已不存在", "此位置之后的事件已不再保留，或从未保存。请重新读取列表，再以 after=start 或 after=end 继续。";
     /// No good token.
     Unauthenticated = "unauthenticated", 401, challenge "Bearer";
     en "Sign in first", "A valid token is needed in the Authorization header.";

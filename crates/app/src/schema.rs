@@ -89,6 +89,12 @@ texts! {
     /// Where the next page of a list of refunds begins.
     RefundCursor = r"^[0-9]{1,15}_[1-9][0-9]{0,18}_[^\u0000-\u001f\u007f-\u009f]+$", 164,
         "1767323045678_12_pay-8861";
+    /// Where the next page of events begins; opaque, but for the words `start` and `end`.
+    EventCursor = r"^(start|end|[0-9]{1,18}_[0-9]{1,18})$", 40, "start";
+    /// An event's id.
+    EventId = r"^[0-9a-z_-]+$", 128, "12-1_2";
+    /// Where the next page of a list of dead letters begins.
+    DeadLetterCursor = r"^[0-9]{1,15}_[0-9a-zA-Z_-]+$", 144, "1767323045678_12-1_2";
     /// Unix seconds at which a callback was signed.
     SignedAt = r"^[0-9]{1,11}$", 11, "1767323045";
     /// `sha256=` and the HMAC-SHA256 over `<timestamp>.<body>`, in hex.
@@ -132,6 +138,13 @@ words! {
     Enough = "all" | "some";
     /// What kind of trouble there is.
     Trouble = "unreachable" | "refuses_writes" | "lost" | "stopped";
+    /// What happened.
+    EventKind = "pool_opened" | "pool_restocked" | "pool_closed" | "pool_cleared" | "claim_granted"
+        | "claim_ordered" | "claim_paid" | "claim_released" | "refund_due";
+    /// Where an event that could not be recorded stands.
+    DeadLetterState = "waiting" | "dead" | "discarding" | "discarded" | "resolved";
+    /// What discarding an event has undone.
+    Compensation = "released" | "revoked" | "nothing";
     /// Which book is wrong.
     Book = "records" | "log" | "engine";
 }

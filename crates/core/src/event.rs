@@ -4,9 +4,15 @@
 //! newer, and an event that comes twice or late does no harm. A snapshot is a shorter list of
 //! events.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
-use crate::{Claim, Kind, PoolId, Refund, RequestId, State, Terms, Timestamp};
+use sha2::{Digest as _, Sha256};
+
+use crate::{Claim, ClaimId, Kind, PoolId, Refund, RequestId, State, Terms, Timestamp};
+
+/// Bytes of a payment's hash in the id of a refund: enough that no two meet.
+const HASH_BYTES: usize = 16;
 
 /// One change of one pool or one claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +53,43 @@ impl Event {
             Self::Pool(pool) => pool.terms.kind,
             Self::Claim(claim) => claim.kind,
             Self::Refund(_) => Kind::Sale,
+        }
+    }
+
+    /// Names it for ever, in at most 128 characters of `0-9`, `a-z`, `-` and `_`: what it is about,
+    /// and the version it has since. A refund is named by the order and a hash of the payment.
+    #[must_use]
+    pub fn id(&self) -> String {
+        match self {
+            Self::Pool(pool) => format!("{}_{}", pool.id, pool.version),
+            Self::Claim(claim) => format!("{}_{}", claim.id, claim.version),
+            Self::Refund(refund) => {
+                let mut id = format!("{}_refund_", refund.order);
+                for byte in &Sha256::digest(refund.payment.as_str())[..HASH_BYTES] {
+                    write!(id, "{byte:02x}").expect("a String takes everything");
+                }
+                id
+            }
+        }
+    }
+
+    /// The claim it is about, if it is about one.
+    #[must_use]
+    pub fn claim(&self) -> Option<ClaimId> {
+        match self {
+            Self::Pool(_) => None,
+            Self::Claim(claim) => Some(claim.id),
+            Self::Refund(refund) => Some(refund.order),
+        }
+    }
+
+    /// The version of what it is about; a refund never changes.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        match self {
+            Self::Pool(pool) => pool.version,
+            Self::Claim(claim) => claim.version,
+            Self::Refund(_) => 1,
         }
     }
 

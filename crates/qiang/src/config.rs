@@ -117,7 +117,7 @@ impl Config {
                  set `tls_cert` and `tls_key`, or let only a network you trust reach it"
             )
         });
-        sandbox.into_iter().chain(unsealed).collect()
+        sandbox.into_iter().chain(unsealed).chain(self.app.delivery.drill()).collect()
     }
 
     /// Takes fewer connections where there are not enough open files for all of them, so that files

@@ -9,8 +9,10 @@ use std::sync::Arc;
 
 use qiang_app::cli::Command;
 use qiang_app::config::{Layers, Setting};
+use qiang_app::consumer::Progress;
 use qiang_app::secrets::Secrets;
 use qiang_app::{App, Domain};
+use qiang_delivery::Delivery;
 use qiang_pages::{Pages, Payments};
 use qiang_recovery::audit::{self, Audit};
 use qiang_sales::Sales;
@@ -50,6 +52,8 @@ impl Settings {
 pub(crate) enum Commands {
     Audit(qiang_recovery::cli::Args),
     Report(qiang_sales::cli::Args),
+    Events(qiang_delivery::cli::EventsArgs),
+    Dlq(qiang_delivery::cli::DlqArgs),
 }
 
 impl Commands {
@@ -57,6 +61,8 @@ impl Commands {
         match self {
             Self::Audit(command) => command.run(&config.app).await,
             Self::Report(command) => command.run(&config.app).await,
+            Self::Events(command) => command.run(&config.app).await,
+            Self::Dlq(command) => command.run(&config.app).await,
         }
     }
 }
@@ -67,6 +73,8 @@ pub struct Domains {
     pub sales: Sales,
     /// The storefront and the console.
     pub pages: Pages,
+    /// What other programs are told.
+    pub delivery: Delivery,
     /// The comparison of all books.
     pub audit: Audit,
     /// The crowd of a demo.
@@ -75,13 +83,15 @@ pub struct Domains {
 }
 
 impl Domains {
-    /// Opens them all, behind these doors. `shown` is what the operator reads of the configuration.
+    /// Opens them all, behind these doors. `shown` is what the operator reads of the configuration, `feed`
+    /// how far the feed of events is, if there is one.
     pub async fn open(
         app: &Arc<App>,
         settings: Settings,
         secrets: &Secrets,
         doors: &Doors,
         shown: Vec<Setting>,
+        feed: Option<Progress>,
     ) -> Result<Self, qiang_store::Error> {
         let payments = match (&settings.sales.checkout_url, settings.sales.sandbox) {
             (Some(_), _) => Payments::Checkout,
@@ -90,12 +100,14 @@ impl Domains {
         };
         let sales = Sales::open(Arc::clone(app), settings.sales, secrets).await?;
         let pages = Pages::new(Arc::clone(app), settings.pages, payments);
+        let delivery = Delivery::new(Arc::clone(app), feed);
         let audit = Audit::new(Arc::clone(app), settings.audit);
         let demo = Demo::new(Arc::clone(app));
         let shown = operations::settings::Settings::new(Arc::clone(app), shown);
         let all: Vec<Box<dyn Domain>> = vec![
             Box::new(sales.clone()),
             Box::new(pages.clone()),
+            Box::new(delivery.clone()),
             Box::new(audit.clone()),
             Box::new(Operations::new(
                 Arc::clone(app),
@@ -105,7 +117,7 @@ impl Domains {
                 doors.certificates(),
             )),
         ];
-        Ok(Self { sales, pages, audit, demo, all })
+        Ok(Self { sales, pages, delivery, audit, demo, all })
     }
 
     /// All of them, in the order of the list.

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use qiang_engine::Clock;
+use qiang_delivery::feed::Feed;
+use qiang_engine::{Clock, Engine};
+use qiang_store::Store;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -18,13 +20,13 @@ use crate::listener::{Connections, ListenError, Listener, listen};
 use crate::resp;
 use crate::tls::{self, Certificates, Protocol};
 use crate::traces::{self, Traces};
-use qiang_app::consumer::{self, Part, Stop};
+use qiang_app::consumer::{self, Part, Progress, Stop};
 use qiang_app::jobs::{Jobs, Runner};
 use qiang_app::running;
 use qiang_app::secrets::{self, Secrets};
 use qiang_app::workers::Workers;
 use qiang_recovery::opened::{self, Opened};
-use qiang_sales::records::Records;
+use qiang_sales::records::{Records, Rules};
 
 /// Why a server did not start. What it had opened is closed again.
 #[derive(Debug, thiserror::Error)]
@@ -128,17 +130,21 @@ impl Server {
             async move { config.open_store().await }
         };
         let stop = Stop { token: stop_working.clone(), grace: config.http.shutdown_grace };
+        let rules = Rules::of(&config.delivery);
+        let records = move |engine: &Engine, store: &Store| Records::new(engine, store, rules);
         let (projection, projecting) =
-            consumer::start(engine.clone(), part, own_store, stop.clone(), Records::new).await?;
+            consumer::start(engine.clone(), part.clone(), own_store, stop.clone(), records).await?;
+        let feed = start_feed(&config, &engine, &store, part, &stop).await?;
+        let (feed, feeding) = feed.unzip();
         let note = running::leave_note(&config.data, doors.place())?;
         let runs_jobs = config.roles.worker || !engine.is_shared();
         let app = App::new(config, &secrets, clock, engine, store, projection, node);
         let app = Arc::new(app);
-        let domains = Arc::new(
-            Domains::open(&app, settings, &secrets, &doors, whole.settings.clone()).await?,
-        );
+        let shown = whole.settings.clone();
+        let domains = Arc::new(Domains::open(&app, settings, &secrets, &doors, shown, feed).await?);
         let mut workers = Workers::new(stop_working, app.workers.clone());
         workers.adopt(projecting);
+        feeding.into_iter().for_each(|feeding| workers.adopt(feeding));
         let checks: Vec<_> = domains.all().flat_map(Domain::checks).collect();
         if !checks.is_empty() {
             app.check_with(checks);
@@ -227,6 +233,25 @@ impl Server {
         self.app.store.close().await;
         drop(self.note);
     }
+}
+
+/// Has the feed of events written, if events are kept; otherwise no log waits for it.
+async fn start_feed(
+    config: &qiang_app::Config,
+    engine: &Engine,
+    store: &Store,
+    part: Part,
+    stop: &Stop,
+) -> Result<Option<(Progress, JoinHandle<()>)>, Error> {
+    if config.delivery.keep_events.is_none() {
+        Feed::switch_off(store).await?;
+        return Ok(None);
+    }
+    Feed::switch_on(store).await?;
+    let (config, source) = (config.clone(), config.delivery.source.clone());
+    let own_store = async move { config.open_store().await };
+    let feed = move |_: &Engine, store: &Store| Feed::new(store, source);
+    Ok(Some(consumer::start(engine.clone(), part, own_store, stop.clone(), feed).await?))
 }
 
 /// The addresses a server was told to listen on, taken.

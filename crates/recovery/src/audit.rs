@@ -7,6 +7,7 @@
 
 mod compare;
 pub mod history;
+mod set_aside;
 mod source;
 
 use std::ops::Deref;
@@ -65,6 +66,17 @@ pub struct Report {
     /// The first of them.
     #[serde(default)]
     pub reviews: Vec<ToReview>,
+    /// Events that could not be recorded yet and are tried again; what the records lack because of
+    /// them is no difference.
+    #[serde(default)]
+    pub pending_retries: u64,
+    /// Events that could not be recorded and wait for a person; neither is what is lacking because of
+    /// them.
+    #[serde(default)]
+    pub dead_letters: u64,
+    /// Events that a person has given up, of which the records have nothing as new.
+    #[serde(default)]
+    pub discarded: u64,
     /// Milliseconds it took.
     pub took_ms: u64,
 }

@@ -196,5 +196,17 @@ fn print(report: &Report) -> anyhow::Result<()> {
             "{count} paid orders are left to a person: see /api/v1/admin/reviews"
         )),
     }
+    for (count, what) in [
+        (report.pending_retries, "could not be recorded yet and are tried again"),
+        (
+            report.dead_letters,
+            "could not be recorded and are left to a person: see `qiang dlq list`",
+        ),
+        (report.discarded, "were given up by a person, and the records lack them"),
+    ] {
+        if count > 0 {
+            output::say(format_args!("{count} events {what}"));
+        }
+    }
     Ok(())
 }

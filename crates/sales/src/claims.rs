@@ -11,6 +11,7 @@ use qiang_core::{
     Claim, ClaimId, ClaimRequest, Command, Kind, MAX_UNITS, Outcome, PoolId, ReleaseReason,
     Timestamp, UserId,
 };
+use qiang_store::ReviewStatus;
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
@@ -93,6 +94,11 @@ pub struct ClaimView {
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "text_or_null")]
     #[schema(value_type = Option<schema::ClaimId>)]
     pub replaces: Option<ClaimId>,
+    /// `pending` while the shop has to look at it, because the claim could not be recorded; only when it
+    /// is looked at by its id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<schema::ReviewStatus>)]
+    pub review: Option<&'static str>,
 }
 
 /// Ids are text in JSON, written without a heap.
@@ -124,6 +130,7 @@ impl From<&Claim> for ClaimView {
             created_at: claim.created_at,
             release_reason: claim.reason.map(ReleaseReason::as_str),
             replaces: claim.replaces.map(in_pool),
+            review: None,
         }
     }
 }
@@ -198,7 +205,12 @@ pub async fn show(
     let id = claim_id(&id)?;
     let claim = find(&app, id).await?.filter(|claim| caller.may_see(&claim.user));
     let claim = claim.ok_or_else(|| Problem::new(Code::NoSuchClaim))?;
-    Ok(axum::Json(ClaimView::from(&claim)))
+    Ok(axum::Json(ClaimView { review: pending_review(&app, id), ..ClaimView::from(&claim) }))
+}
+
+/// Says so if a person has to look at a claim, because it could not be recorded.
+pub(crate) fn pending_review(app: &App, claim: ClaimId) -> Option<&'static str> {
+    app.set_aside.contains(claim).then(|| ReviewStatus::Pending.as_str())
 }
 
 /// Order a held claim

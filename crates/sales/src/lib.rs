@@ -36,6 +36,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use self::metrics::Metrics;
+use self::records::{Records, Rules, retrying};
 
 pub use settings::Settings;
 
@@ -169,6 +170,16 @@ impl Domain for Sales {
             let sales = self.clone();
             workers.every("current sale", current::FOLLOW_EVERY, move || {
                 sales.clone().follow_current()
+            });
+        }
+        if self.app.config.roles.worker {
+            let delivery = &self.app.config.delivery;
+            let (rules, keep) = (Rules::of(delivery), delivery.keep_dead_letters);
+            let records = Records::new(&self.app.engine, &self.app.store, rules);
+            let mut round = 0_u32;
+            workers.every("retries", retrying::LOOK_EVERY, move || {
+                round = round.wrapping_add(1);
+                records.clone().turn(round, keep)
             });
         }
     }

@@ -63,8 +63,8 @@ pub struct OrderView {
     #[serde(skip_serializing_if = "Option::is_none", with = "json_time::option")]
     #[schema(value_type = Option<schema::Time>)]
     pub refunded_at: Option<Timestamp>,
-    /// `pending`, in lists, while the shop has to look at it: its payment had paid another order
-    /// before.
+    /// `pending` while the shop has to look at it: its payment had paid another order before (in
+    /// lists), or it could not be recorded (by its id).
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<schema::ReviewStatus>)]
     pub review: Option<&'static str>,
@@ -176,7 +176,9 @@ pub async fn show(
     if !claim.has_order() {
         return Err(Problem::new(Code::NoSuchOrder));
     }
-    Ok(axum::Json(view(&app, &claim).await?))
+    let order = view(&app, &claim).await?;
+    let review = order.review.or_else(|| claims::pending_review(&app, claim.id));
+    Ok(axum::Json(OrderView { review, ..order }))
 }
 
 /// Cancel an unpaid order

@@ -246,7 +246,7 @@ impl Error {
         self.database().is_some_and(|error| error.kind() == ErrorKind::UniqueViolation)
     }
 
-    fn database(&self) -> Option<&dyn DatabaseError> {
+    pub(crate) fn database(&self) -> Option<&dyn DatabaseError> {
         match self {
             Self::Open { source, .. } | Self::Database(source) => source.as_database_error(),
             _ => None,
@@ -255,7 +255,7 @@ impl Error {
 }
 
 /// What a database calls its error.
-enum Code<'a> {
+pub(crate) enum Code<'a> {
     /// The primary result code.
     Sqlite(u32),
     MySql(u16),
@@ -265,7 +265,7 @@ enum Code<'a> {
 }
 
 impl<'a> Code<'a> {
-    fn of(error: &'a dyn DatabaseError) -> Self {
+    pub(crate) fn of(error: &'a dyn DatabaseError) -> Self {
         if let Some(error) = error.try_downcast_ref::<MySqlDatabaseError>() {
             Self::MySql(error.number())
         } else if let Some(error) = error.try_downcast_ref::<PgDatabaseError>() {

@@ -11,6 +11,7 @@
 //!
 //! Nothing here knows what the tables are about, and no password is ever shown.
 
+mod blame;
 mod bulk;
 mod connection;
 mod database;
@@ -28,6 +29,7 @@ mod transaction;
 mod url;
 mod value;
 
+pub use blame::Blame;
 pub use bulk::Insert;
 pub use database::{Database, Limits};
 pub use dialect::Dialect;

@@ -27,6 +27,8 @@ pub enum Existing {
     Stays,
     /// What changes is replaced if the new row has a higher `version`.
     YieldsToNewer,
+    /// The one column that changes keeps the lower value.
+    KeepsLeast,
     /// All of it is replaced, in place.
     IsReplaced,
     /// What changes is a number, and the new one is added to it.
@@ -66,9 +68,14 @@ impl Table {
         let changed: Vec<_> = match existing {
             Existing::IsAnError => return String::new(),
             Existing::Stays => Vec::new(),
-            Existing::YieldsToNewer | Existing::IsAddedTo => names(self.changing).collect(),
+            Existing::YieldsToNewer | Existing::IsAddedTo | Existing::KeepsLeast => {
+                names(self.changing).collect()
+            }
             Existing::IsReplaced => names(self.fixed).chain(names(self.changing)).collect(),
         };
+        if existing == Existing::KeepsLeast {
+            return self.keep_least(changed[0], dialect);
+        }
         let newer = existing == Existing::YieldsToNewer;
         let adds = existing == Existing::IsAddedTo;
         assert!(!newer || changed.contains(&VERSION), "{} has no version", self.name);
@@ -113,6 +120,21 @@ impl Table {
             String::new()
         };
         format!(" ON CONFLICT ({key}) DO UPDATE SET {set}{only}")
+    }
+}
+
+impl Table {
+    fn keep_least(&self, column: &str, dialect: Dialect) -> String {
+        let Self { name, key, .. } = self;
+        match dialect {
+            Dialect::MySql => {
+                format!(" ON DUPLICATE KEY UPDATE {column} = LEAST(VALUES({column}), {column})")
+            }
+            Dialect::Sqlite | Dialect::Postgres => format!(
+                " ON CONFLICT ({key}) DO UPDATE SET {column} = excluded.{column} \
+                 WHERE excluded.{column} < {name}.{column}"
+            ),
+        }
     }
 }
 
@@ -168,6 +190,15 @@ mod tests {
             let expected = " ON CONFLICT (a) DO UPDATE SET n = sums.n + excluded.n";
             assert_eq!(tail(dialect), expected);
         }
+    }
+
+    #[test]
+    fn a_row_that_is_there_can_keep_the_lower_value() {
+        let table = Table { name: "t", key: "a", fixed: "b", changing: "c" };
+        let tail = |dialect| table.tail(Existing::KeepsLeast, dialect);
+        assert_eq!(tail(MySql), " ON DUPLICATE KEY UPDATE c = LEAST(VALUES(c), c)");
+        let others = " ON CONFLICT (a) DO UPDATE SET c = excluded.c WHERE excluded.c < t.c";
+        assert_eq!([tail(Sqlite), tail(Postgres)], [others, others]);
     }
 
     #[test]

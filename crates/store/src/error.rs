@@ -4,6 +4,7 @@
 //! cause to `source()`, so that a chain printed once at the boundary says nothing twice.
 
 use qiang_core::{BadId, PoolId};
+use qiang_sql::Blame;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -88,6 +89,18 @@ impl Error {
     /// Whether a row with that key is already there.
     pub(crate) fn is_duplicate(&self) -> bool {
         self.of_database().is_some_and(qiang_sql::Error::is_duplicate)
+    }
+
+    /// Whose fault it is: of the events that were to be written, or of something else. What nobody
+    /// knows, as a row that cannot be read, is no reason to set an event aside.
+    #[must_use]
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::UnknownSale { .. } => Blame::Data,
+            Self::Open(error) | Self::Database { source: error, .. } => error.blame(),
+            Self::PositionMoved { .. } | Self::NotRegistered { .. } => Blame::Infrastructure,
+            Self::Corrupt { .. } => Blame::Unknown,
+        }
     }
 
     /// If the database answers but takes no writes: why, and what to do about it.

@@ -53,6 +53,8 @@ static MIGRATIONS: Migrations = Migrations {
         step!(8, "accounts", "sqlite/0008_accounts.sql"),
         step!(9, "console", "sqlite/0009_console.sql"),
         step!(10, "sale outcomes", "sqlite/0010_sale_outcomes.sql"),
+        step!(11, "events", "sqlite/0011_events.sql"),
+        step!(12, "retries", "sqlite/0012_retries.sql"),
     ],
     mysql: &[
         step!(2, "records", "mysql/0002_records.sql"),
@@ -64,6 +66,8 @@ static MIGRATIONS: Migrations = Migrations {
         step!(8, "accounts", "mysql/0008_accounts.sql"),
         step!(9, "console", "mysql/0009_console.sql"),
         step!(10, "sale outcomes", "mysql/0010_sale_outcomes.sql"),
+        step!(11, "events", "mysql/0011_events.sql"),
+        step!(12, "retries", "mysql/0012_retries.sql"),
     ],
     postgres: &[
         step!(2, "records", "postgres/0002_records.sql"),
@@ -75,6 +79,8 @@ static MIGRATIONS: Migrations = Migrations {
         step!(8, "accounts", "postgres/0008_accounts.sql"),
         step!(9, "console", "postgres/0009_console.sql"),
         step!(10, "sale outcomes", "postgres/0010_sale_outcomes.sql"),
+        step!(11, "events", "postgres/0011_events.sql"),
+        step!(12, "retries", "postgres/0012_retries.sql"),
     ],
 };
 

@@ -34,15 +34,16 @@ impl Payment {
     }
 }
 
-/// That a payment paid is final, whatever becomes of the order, so it is written once and never changes.
+/// That a payment paid is final, whatever becomes of the order, so it is written once. Only the time may
+/// be corrected: a claim that was revoked tells a later one than the event that paid it.
 pub(crate) static PAYMENTS: Table = Table {
     name: "payments",
     key: "sale_id, payment_id",
-    fixed: "number, amount_cents, paid_at",
-    changing: "",
+    fixed: "number, amount_cents",
+    changing: "paid_at",
 };
 
-pub(crate) static INSERT: Insert = Insert::new(&PAYMENTS, Existing::Stays);
+pub(crate) static INSERT: Insert = Insert::new(&PAYMENTS, Existing::KeepsLeast);
 
 pub(crate) fn bind(params: &mut Params, payment: &Payment) {
     params

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use qiang_core::{Claim, Event, Kind, PoolId, PoolState, Refund};
+use qiang_core::{Claim, Event, Kind, PaymentId, PoolId, PoolState, Refund, Timestamp};
 use qiang_sql::Transaction;
 
 use crate::claims;
@@ -19,6 +19,7 @@ use crate::history;
 use crate::orders::{self, Dates};
 use crate::payments::{self, Payment};
 use crate::refunds;
+use crate::retries::{self, Parked};
 use crate::reviews::{self, Review};
 use crate::sales::{self, Sale, SaleFacts};
 use crate::{Store, patiently};
@@ -38,8 +39,23 @@ impl Store {
         through: u64,
         events: &[Event],
     ) -> Result<()> {
+        self.project_and_park(log, after, through, events, &[], 0).await
+    }
+
+    /// The same, and sets those events aside that cannot be applied, in the same transaction. Each has
+    /// failed once, and has so many retries.
+    pub async fn project_and_park(
+        &self,
+        log: &str,
+        after: u64,
+        through: u64,
+        events: &[Event],
+        parked: &[Parked<'_>],
+        retries: u32,
+    ) -> Result<()> {
         let written = |mut tx: Transaction| async move {
             let marked = write(&mut tx, events).await?;
+            retries::park(&mut tx, RECORDS, parked, retries).await?;
             Ok((tx, marked))
         };
         let marked = self.advance(RECORDS, log, after, through, written).await?;
@@ -84,13 +100,22 @@ pub(crate) async fn write(tx: &mut Transaction, events: &[Event]) -> Result<Vec<
     orders::UPSERT.run(tx, &orders, orders::bind).await.when(DOING)?;
     orders::INSERT_ITEM.run(tx, &orders, orders::bind_item).await.when(DOING)?;
 
-    let payments: Vec<Payment> = batch.paid.iter().filter_map(|claim| Payment::of(claim)).collect();
+    let mut payments: Vec<Payment> =
+        batch.paid.iter().filter_map(|claim| Payment::of(claim)).collect();
+    // No statement may touch a row twice.
+    payments.sort_by(|a, b| by_key(a).cmp(&by_key(b)));
+    payments.dedup_by(|later, first| by_key(later).0 == by_key(first).0);
     payments::INSERT.run(tx, &payments, payments::bind).await.when(DOING)?;
     refunds::INSERT
         .run(tx, &batch.refunds, |params, refund| refunds::bind(params, refund))
         .await
         .when(DOING)?;
     reviews::write(tx, &payments).await
+}
+
+/// The key of a payment, and when it paid.
+fn by_key(payment: &Payment) -> ((PoolId, &PaymentId), Timestamp) {
+    ((payment.order.pool, &payment.payment), payment.paid_at)
 }
 
 fn order<'a>(row: &claims::Row<'a>, sale: &SaleFacts) -> Option<orders::Row<'a>> {

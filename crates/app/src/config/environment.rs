@@ -1,4 +1,4 @@
-//! The layer of the environment: `QIANG_<SECTION>__<KEY>`, `QIANG_DATA` and `QIANG_ROLES`.
+//! The layer of the environment: `QIANG_<SECTION>__<KEY>`, and those keys that have no section.
 //!
 //! Only names with the double underscore are ours for certain. Others that begin with `QIANG_`
 //! may be anyone's (a Kubernetes service called qiang injects `QIANG_PORT`), and are let be,
@@ -9,6 +9,8 @@ use std::ffi::OsString;
 use super::layers::{Fault, Layers, Origin};
 
 const PREFIX: &str = "QIANG_";
+/// Keys without a section.
+const BARE: [&str; 3] = ["DATA", "ROLES", "FORCE_CONSUME_FAIL_COUNT"];
 
 /// Puts every variable of ours into the layers.
 pub(super) fn read(variables: Vec<(OsString, OsString)>, layers: &mut Layers) {
@@ -17,7 +19,7 @@ pub(super) fn read(variables: Vec<(OsString, OsString)>, layers: &mut Layers) {
         let Some(rest) = name.strip_prefix(PREFIX) else { continue };
         let key = match rest.split_once("__") {
             Some((section, key)) => format!("{section}.{key}").to_ascii_lowercase(),
-            None if ["DATA", "ROLES"].contains(&rest) => rest.to_ascii_lowercase(),
+            None if BARE.contains(&rest) => rest.to_ascii_lowercase(),
             None => {
                 layers.put_doubtful(rest.to_ascii_lowercase(), Origin::Variable(name.to_owned()));
                 continue;

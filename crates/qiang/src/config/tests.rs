@@ -134,6 +134,11 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
         ("engine.snapshot_bytes", "65536"),
         ("database.url", "sqlite:///db/q.db"),
         ("bus.url", "log:"),
+        ("delivery.keep_events_hours", "5"),
+        ("delivery.source", "/shops/berlin"),
+        ("delivery.retries", "6"),
+        ("delivery.keep_dead_letters_days", "7"),
+        ("force_consume_fail_count", "8"),
         ("auth.jwt_secret", &secret),
         ("auth.token_ttl_secs", "60"),
         ("auth.session_ttl_secs", "61"),
@@ -185,6 +190,11 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
         assert_eq!(config.app.engine.url, EngineUrl::Embedded { folder: "/e".into() });
         assert_eq!((config.app.engine.queue, config.app.engine.snapshot_bytes), (1, 65536));
         assert_eq!(config.app.database.url, DatabaseUrl::Sqlite { path: "/db/q.db".into() });
+        let delivery = &config.app.delivery;
+        assert_eq!(delivery.keep_events, Some(Duration::from_secs(5 * 3_600)));
+        assert_eq!(delivery.source, "/shops/berlin");
+        assert_eq!((delivery.retries, delivery.fail_count), (6, 8));
+        assert_eq!(delivery.keep_dead_letters, Duration::from_secs(7 * 86_400));
         assert_eq!(config.app.auth.jwt_secret, Some(Secret::new(secret.as_bytes())));
         assert_eq!(config.app.auth.token_ttl, Duration::from_secs(60));
         assert_eq!(config.app.auth.session_ttl, Duration::from_secs(61));
@@ -264,11 +274,16 @@ fn a_mistake_is_told_with_its_place_and_the_remedy() {
         (
             "[htpp]\n",
             "shop.toml:1:2: `htpp` is not known; the sections are [http], [engine], [database], [bus], \
-             [auth], [log], [resp], [payments], [pages], [audit]",
+             [delivery], [auth], [log], [resp], [payments], [pages], [audit]",
         ),
         (
             "http = 5",
             "shop.toml:1:1: `http` is not known; it is a section: write [http] above its keys",
+        ),
+        (
+            "[delivery]\nsource = \"my shop\"",
+            "shop.toml:2:1: `delivery.source` is \"my shop\", which names no source of events; write a \
+             path or an address of at most 200 characters, like /shops/berlin",
         ),
         ("[bus]\nwheels = 4", "shop.toml:2:1: `bus.wheels` is not known; known are `url` in [bus]"),
         (

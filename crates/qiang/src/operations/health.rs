@@ -32,6 +32,9 @@ pub struct Readiness {
     /// Work of the background whose last turn failed, and why. It is tried again by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<String>,
+    /// What is made to fail on purpose, if anything is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drill: Option<String>,
     /// What kind of trouble the database has: `unreachable` or `refuses_writes`. Absent if
     /// the records only lag behind.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,6 +91,7 @@ pub async fn readyz(
         database_problem: database.as_ref().map(|trouble| trouble.problem.as_str()),
         database: database.map(|trouble| trouble.what).or(recording),
         workers: app.workers.trouble(),
+        drill: app.config.delivery.drill(),
     };
     Ok((status, axum::Json(body)))
 }

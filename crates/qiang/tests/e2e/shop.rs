@@ -72,6 +72,15 @@ impl Shop {
         Self::start(folder, settings, backend, clock).await
     }
 
+    /// Stops it and starts it again with other variables of the environment.
+    pub(crate) async fn restart_with(self, settings: &[(&str, &str)]) -> Self {
+        let Self { server, clock, folder, backend, .. } = self;
+        server.stop().await;
+        let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+        let settings = [backend.settings(), settings.collect()].concat();
+        Self::start(folder, settings, backend, clock).await
+    }
+
     pub(crate) fn address(&self) -> SocketAddr {
         self.server.address
     }

@@ -7,7 +7,9 @@ use qiang_engine::Stopwatch;
 use qiang_engine::redis::Spread;
 use qiang_store::{Order, Payment, ReviewStatus, SaleState, Store};
 
-use super::{Error, MAX_LISTED, Mending, Report, Source, ToReview, Which, millis, replay};
+use super::{
+    Error, MAX_LISTED, Mending, Report, Source, ToReview, Which, millis, replay, set_aside,
+};
 
 const POOLS: usize = 100;
 const CLAIMS: u32 = 1_000;
@@ -53,6 +55,7 @@ pub async fn compare(
     audit.payment_ids().await?;
     audit.mended().await?;
     audit.reviews().await?;
+    set_aside::count(store, &mut audit.report).await?;
     let (mut report, newer) = (audit.report, audit.newer);
     if let (Some(folder), false) = (log, newer.is_empty()) {
         check_newer(&mut report, &replay(folder).await?.0, &newer);
@@ -148,7 +151,9 @@ impl Audit<'_> {
             self.source.recorded().await?;
             wrong = self.recorded_sale(pool).await?;
         }
-        if let Some(what) = wrong {
+        if let Some(what) = wrong
+            && !set_aside::explains_sale(self.store, pool).await?
+        {
             self.report.differ(pool.id, None, Which::Records, what);
             if let Some(state) = self.source.pool_state(pool.id).await? {
                 self.mend(Event::Pool(state)).await?;
@@ -217,6 +222,9 @@ impl Audit<'_> {
         self.report.claims += claims.len() as u64;
         self.report.orders += claims.iter().filter(|claim| claim.has_order()).count() as u64;
         for (claim, what) in found {
+            if set_aside::explains_claim(self.store, claim.id, claim.version).await? {
+                continue;
+            }
             self.report.differ(pool.id, Some(claim.id), Which::Records, what);
             self.mend(Event::Claim(claim)).await?;
         }
@@ -325,7 +333,9 @@ impl Audit<'_> {
                 let Some(payment) = &claim.payment else { continue };
                 if self.store.payment(pool.id, payment).await?.is_none() {
                     self.source.recorded().await?;
-                    if self.store.payment(pool.id, payment).await?.is_none() {
+                    if self.store.payment(pool.id, payment).await?.is_none()
+                        && !set_aside::explains_claim(self.store, claim.id, claim.version).await?
+                    {
                         let what = format!("the payment {payment} is missing");
                         self.report.differ(pool.id, Some(claim.id), Which::Records, what);
                         self.mend(Event::Claim(claim)).await?;
@@ -356,7 +366,10 @@ impl Audit<'_> {
         // Of a sale that was cleared meanwhile the records may be the only ones who know.
         let may_be_gone = refund.reason == RefundReason::Revoked;
         let is_gone = may_be_gone && self.is_over(pool).await?;
-        if !self.is_recorded(refund).await? && !is_gone {
+        if !self.is_recorded(refund).await?
+            && !is_gone
+            && !set_aside::explains_refund(self.store, refund).await?
+        {
             let what = format!("the refund of {} is missing or differs", refund.payment);
             self.report.differ(pool.id, Some(refund.order), Which::Records, what);
             self.mend(Event::Refund(refund.clone())).await?;

@@ -6,7 +6,9 @@ use qiang_core::{Event, Kind};
 use qiang_engine::{Engine, Log, LogError};
 use qiang_store::{RECORDS, Store};
 
-use qiang_app::consumer::{BATCH, EMBEDDED, Error};
+use qiang_app::consumer::{BATCH, Batch, EMBEDDED, Error, Sink as _};
+
+use super::{Records, Rules};
 
 /// Writes everything an engine knows into the records, where it is newer. Only sales are recorded.
 pub(super) async fn everything(engine: &Engine, store: &Store) -> Result<(), Error> {
@@ -37,6 +39,7 @@ async fn upsert(store: &Store, events: impl Iterator<Item = Event>) -> Result<()
 /// that were.
 pub async fn finish_journal(folder: &Path, end: u64, store: &Store) -> Result<usize, Error> {
     let mut log = Log::of_journal(folder);
+    let records = Records { engine: None, store: store.clone(), rules: Rules::default() };
     let (mut position, mut carried) = (store.position(RECORDS, EMBEDDED).await?, 0);
     if position > end {
         return Err(Error::Ahead { records: position, log: end });
@@ -52,7 +55,8 @@ pub async fn finish_journal(folder: &Path, end: u64, store: &Store) -> Result<us
         if through == position {
             return Ok(carried);
         }
-        store.project(EMBEDDED, position, through, &events).await?;
+        let batch = Batch { log: EMBEDDED, after: position, through, events: &events };
+        records.write(&batch).await?;
         (position, carried) = (through, carried + events.len());
     }
 }

@@ -41,12 +41,17 @@ fn expected(log: &[Event]) -> Records {
         let newest = claims().filter(of_this).max_by_key(|claim| claim.version).expect("itself");
         let sale = records.sales.iter().find(|sale| sale.id == newest.id.pool).expect("known");
         records.orders.extend(Order::of(newest, &sale.terms));
-        records.payments.extend(Payment::of(newest));
+        let paid = claims().filter(of_this).find(|claim| claim.payment.is_some());
+        records.payments.extend(paid.and_then(Payment::of));
         records.claims.push(newest.clone());
     }
     for event in log {
-        if let Event::Refund(refund) = event {
-            let refund = refund.clone();
+        let refund = match event {
+            Event::Refund(refund) => Some(refund.clone()),
+            Event::Claim(claim) => claim.revoked(),
+            Event::Pool(_) => None,
+        };
+        if let Some(refund) = refund {
             records.refunds.push(qiang_store::RefundRecord { refund, settled_at: None });
         }
     }

@@ -290,6 +290,9 @@ pub(crate) fn history(dice: &mut Lcg, claims_of_each: u32) -> Vec<Event> {
                 };
                 log.push(Event::Claim(claim.clone()));
             }
+            if claim.payment.is_some() && dice.below(4) == 0 {
+                log.push(Event::Claim(released(&claim, ReleaseReason::Revoked)));
+            }
         }
         let pool = then(&pool, restocked(5));
         let closed = then(&pool, PoolChange::Closed);

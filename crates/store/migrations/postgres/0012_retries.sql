@@ -1,0 +1,22 @@
+-- Events that a consumer could not apply: tried again later, and in the end dead letters. What waits is
+-- due at `at`; everything else is what it is since `at`.
+CREATE TABLE retries (
+    consumer         TEXT COLLATE "C" NOT NULL,
+    event_id         TEXT COLLATE "C" NOT NULL,
+    kind             TEXT COLLATE "C" NOT NULL, -- claim_granted
+    pool_id          BIGINT           NOT NULL,
+    number           BIGINT           NOT NULL, -- of the claim; 0 is none
+    version          BIGINT           NOT NULL, -- of what the event is about
+    event            BYTEA            NOT NULL, -- the whole event, as in the journal
+    parked_at        BIGINT           NOT NULL,
+    state            TEXT COLLATE "C" NOT NULL, -- waiting, dead, discarding, discarded, resolved
+    at               BIGINT           NOT NULL,
+    attempts         BIGINT           NOT NULL, -- all there ever were
+    round            BIGINT           NOT NULL, -- of these, since a person last asked for more
+    error            TEXT             NOT NULL, -- why the last one failed
+    outcome          TEXT COLLATE "C",          -- of a discarded one: released, revoked, nothing
+    PRIMARY KEY (consumer, event_id)
+);
+
+CREATE INDEX retries_by_state ON retries (state, at);
+CREATE INDEX retries_by_claim ON retries (pool_id, number);
