@@ -152,6 +152,8 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
         ("audit.every_secs", "0"),
         ("traces.endpoint", ""),
         ("traces.per_million", "7"),
+        ("audit.keep", "5"),
+        ("actions.keep_days", "6"),
         ("log.filter", "warn,qiang=debug"),
     ];
     let variables: Vec<_> = values.iter().map(|(key, value)| (variable(key), *value)).collect();
@@ -207,6 +209,7 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
         assert!(config.domains.sales.checkout_url.is_some());
         assert_eq!(config.domains.audit.every, None);
         assert_eq!(config.traces.per_million, 7);
+        assert_eq!((config.domains.audit.keep, config.domains.actions.keep_days), (5, 6));
         assert_eq!(config.app.log.filter.to_string(), "qiang=debug,warn");
     }
 }
@@ -274,7 +277,7 @@ fn a_mistake_is_told_with_its_place_and_the_remedy() {
         (
             "[htpp]\n",
             "shop.toml:1:2: `htpp` is not known; the sections are [http], [engine], [database], [bus], \
-             [delivery], [auth], [log], [resp], [payments], [pages], [audit]",
+             [delivery], [auth], [log], [resp], [payments], [pages], [audit], [actions]",
         ),
         (
             "http = 5",

@@ -40,7 +40,7 @@ pub(super) fn draw(title: &str, lines: &[Line<'_>], ends: (&str, &str)) -> Strin
         ),
     );
     for quarter in 0..=2_u64 {
-        let value = top * quarter / 2;
+        let value = top / 2 * quarter;
         let y = height(value, top);
         put(
             &mut svg,
@@ -98,7 +98,7 @@ fn height(value: u64, top: u64) -> f64 {
 fn rounded_up(value: u64) -> u64 {
     let unit = 10_u64.saturating_pow(value.checked_ilog10().unwrap_or(0));
     let rounded = value.div_ceil(unit).saturating_mul(unit).max(2);
-    rounded + rounded % 2
+    rounded.saturating_add(rounded % 2)
 }
 
 #[cfg(test)]
