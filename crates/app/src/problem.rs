@@ -219,6 +219,30 @@ codes! {
     NoSuchImage = "no_such_image", 404;
     en "No picture", "The sale has no picture.";
     zh "没有图片", "这个活动没有图片。";
+    /// Less available than asked for.
+    InsufficientFunds = "insufficient_funds", 409;
+    en "Not enough money", "The account does not have that much available.";
+    zh "余额不足", "账户的可用余额不足。";
+    /// The account would have more than an account may.
+    BalanceTooLarge = "balance_too_large", 409;
+    en "Too much for one account", "The account it goes to would have more than an account can hold.";
+    zh "超过账户上限", "收款账户的余额将超过上限。";
+    /// No such hold, or another user's.
+    NoSuchHold = "no_such_hold", 404;
+    en "No such hold", "There is no hold with this id, or it is not yours.";
+    zh "没有这笔冻结", "没有这个编号的冻结，或者它与你无关。";
+    /// The hold has ended.
+    HoldOver = "hold_over", 409;
+    en "The hold is over", "The hold was posted, voided or has expired; that happens once.";
+    zh "冻结已结束", "这笔冻结已扣款、已解冻或已过期，只能处理一次。";
+    /// More than was held.
+    AboveHold = "above_hold", 422;
+    en "More than is held", "A hold can be posted up to the amount that is held.";
+    zh "超过冻结金额", "扣款金额不能超过冻结的金额。";
+    /// From an account to itself.
+    SameAccount = "same_account", 422;
+    en "The same account", "Money cannot go from an account to the same account.";
+    zh "不能转给自己", "转出和转入不能是同一个账户。";
     /// Sandbox payment is off.
     SandboxDisabled = "sandbox_disabled", 403;
     en "Sandbox payment is off", "Payments come through the provider here; [payments] sandbox turns this on.";
@@ -251,6 +275,10 @@ codes! {
     InvalidIdempotencyKey = "invalid_idempotency_key", 400;
     en "Invalid Idempotency-Key", "An Idempotency-Key has 1 to 128 bytes and no control characters.";
     zh "无效的 Idempotency-Key", "Idempotency-Key 须为 1 至 128 字节，且不含控制字符。";
+    /// A change of money without a name.
+    MissingIdempotencyKey = "missing_idempotency_key", 400;
+    en "Idempotency-Key missing", "What moves money needs an Idempotency-Key, so that asking again is not paying twice.";
+    zh "缺少 Idempotency-Key", "变动资金的请求必须带 Idempotency-Key，以免重复扣款。";
     /// A header that may be given once came twice.
     RepeatedHeader = "repeated_header", 400;
     en "Header given twice", "A header that may be given once was given twice.";

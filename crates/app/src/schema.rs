@@ -82,6 +82,12 @@ texts! {
     MadeId = r"^[1-9][0-9]{0,18}$", 19, "4611686018427387905";
     /// Where the next page of a list of actions or audits begins.
     MadeCursor = r"^[0-9]{1,15}_[1-9][0-9]{0,18}$", 35, "1767323045678_4611686018427387905";
+    /// Names a hold.
+    HoldId = r"^[0-9a-f]{32}$", 32, "5f3a5b7c9d1e2f400f3a5b7c9d1e2f40";
+    /// Names a movement of money.
+    TransferId = r"^[!-~]+$", 255, "req:5f3a5b7c9d1e2f400f3a5b7c9d1e2f40";
+    /// Whose money it is: `user:` and a user, `packet:` and the number of a packet, or `outside`.
+    AccountName = r"^(user:.+|packet:[1-9][0-9]{0,18}|outside)$", 128, "user:ann";
     /// Names a session of the pages.
     SessionId = r"^[0-9a-f]{32}$", 32, "0f3a5b7c9d1e2f400f3a5b7c9d1e2f40";
     /// Where the next page of a list of orders or reviews begins.
@@ -132,6 +138,11 @@ words! {
     Enough = "all" | "some";
     /// What kind of trouble there is.
     Trouble = "unreachable" | "refuses_writes" | "lost" | "stopped";
+    /// How a hold ended.
+    HoldEnd = "post" | "void" | "expire";
+    /// What a line of a statement is about.
+    EntryKind = "topup" | "withdrawal" | "transfer" | "packet_sent" | "packet_grab" | "packet_refund" | "order_payment"
+        | "order_refund";
     /// Which book is wrong.
     Book = "records" | "log" | "engine";
 }

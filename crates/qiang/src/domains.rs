@@ -7,6 +7,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use qiang_accounts::Accounts;
 use qiang_app::cli::Command;
 use qiang_app::config::{Layers, Setting};
 use qiang_app::secrets::Secrets;
@@ -50,6 +51,7 @@ impl Settings {
 pub(crate) enum Commands {
     Audit(qiang_recovery::cli::Args),
     Report(qiang_sales::cli::Args),
+    Account(qiang_accounts::cli::AccountArgs),
 }
 
 impl Commands {
@@ -57,6 +59,7 @@ impl Commands {
         match self {
             Self::Audit(command) => command.run(&config.app).await,
             Self::Report(command) => command.run(&config.app).await,
+            Self::Account(command) => command.run(&config.app).await,
         }
     }
 }
@@ -65,6 +68,8 @@ impl Commands {
 pub struct Domains {
     /// The one that the doors claim through.
     pub sales: Sales,
+    /// Money, and what is given away of it.
+    pub accounts: Accounts,
     /// The storefront and the console.
     pub pages: Pages,
     /// The comparison of all books.
@@ -89,12 +94,14 @@ impl Domains {
             (None, false) => Payments::Elsewhere,
         };
         let sales = Sales::open(Arc::clone(app), settings.sales, secrets).await?;
+        let accounts = Accounts::new(Arc::clone(app));
         let pages = Pages::new(Arc::clone(app), settings.pages, payments);
         let audit = Audit::new(Arc::clone(app), settings.audit);
         let demo = Demo::new(Arc::clone(app));
         let shown = operations::settings::Settings::new(Arc::clone(app), shown);
         let all: Vec<Box<dyn Domain>> = vec![
             Box::new(sales.clone()),
+            Box::new(accounts.clone()),
             Box::new(pages.clone()),
             Box::new(audit.clone()),
             Box::new(Operations::new(
@@ -105,7 +112,7 @@ impl Domains {
                 doors.certificates(),
             )),
         ];
-        Ok(Self { sales, pages, audit, demo, all })
+        Ok(Self { sales, accounts, pages, audit, demo, all })
     }
 
     /// All of them, in the order of the list.

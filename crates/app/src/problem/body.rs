@@ -43,6 +43,15 @@ pub struct ProblemBody {
     had: Option<u32>,
     /// Units a buyer may have.
     limit: Option<u32>,
+    /// What the account has available.
+    #[schema(minimum = 0, example = 100)]
+    available_cents: Option<u64>,
+    /// What the hold keeps.
+    #[schema(minimum = 1, example = 100)]
+    held_cents: Option<u64>,
+    /// How the hold ended.
+    #[schema(value_type = Option<schema::HoldEnd>)]
+    by: Option<String>,
     /// Bytes a body may have.
     limit_bytes: Option<u64>,
 }

@@ -7,6 +7,7 @@ mod process;
 mod raw;
 mod shop;
 
+mod accounts;
 mod bad_bodies;
 mod bad_numbers;
 mod bad_tokens;
