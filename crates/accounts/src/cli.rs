@@ -1,4 +1,4 @@
-//! `qiang account`: looks at accounts and puts money on them, through a running server.
+//! `qiang account`, `qiang packet` and `qiang verify-packet`.
 
 use std::process::ExitCode;
 
@@ -8,6 +8,7 @@ use qiang_app::cli::output;
 use qiang_app::cli::{Command, ServerArgs};
 use serde_json::{Value, json};
 
+use crate::packets::verify::{Finished, Verified, verify};
 use crate::transfers::TransferView;
 
 /// Look at accounts, and put money on them
@@ -91,6 +92,79 @@ impl Command for AccountArgs {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Look at red packets
+#[derive(Debug, clap::Args)]
+pub struct PacketArgs {
+    #[command(subcommand)]
+    command: PacketCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum PacketCommand {
+    /// Show a packet; amounts and seed when it is over
+    Show {
+        /// Its id
+        packet: String,
+        #[command(flatten)]
+        server: ServerArgs,
+    },
+}
+
+impl Command for PacketArgs {
+    async fn run(&self, config: &Config) -> anyhow::Result<ExitCode> {
+        let PacketCommand::Show { packet, server } = &self.command;
+        let mut server = server.connect(config, "qiang-packet").await?;
+        let shown: Value = server.get(&format!("/api/v1/packets/{packet}")).await?;
+        output::data(serde_json::to_string_pretty(&shown)?)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Check that a finished red packet is what its commitment promised
+///
+/// Reads the packet as `GET /api/v1/packets/{id}` shows it, from a file or from a server, computes the cut
+/// again, and compares it with what everybody got. Exit code 0 only if all of it is right.
+#[derive(Debug, clap::Args)]
+pub struct VerifyArgs {
+    /// A file with the packet as JSON, or the packet's id
+    #[arg(value_name = "FILE|ID")]
+    packet: String,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+impl Command for VerifyArgs {
+    async fn run(&self, config: &Config) -> anyhow::Result<ExitCode> {
+        let packet: Finished = match std::fs::read(&self.packet) {
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .with_context(|| format!("{} is no packet in JSON", self.packet))?,
+            Err(error) if is_id(&self.packet) => {
+                anyhow::ensure!(error.kind() == std::io::ErrorKind::NotFound, error);
+                let mut server = self.server.connect(config, "qiang-packet").await?;
+                server.get(&format!("/api/v1/packets/{}", self.packet)).await?
+            }
+            Err(error) => {
+                return Err(error).with_context(|| format!("{} cannot be read", self.packet));
+            }
+        };
+        let Verified { grabs, seed_hash, portions } = verify(&packet)?;
+        let portions: Vec<String> = portions.iter().map(ToString::to_string).collect();
+        output::data(format_args!("portions\t{}", portions.join(" ")))?;
+        output::data(format_args!("seed_hash\t{seed_hash}"))?;
+        let grabs = output::many(grabs as u64, "grab", "grabs");
+        output::say(format_args!(
+            "packet {} is what its commitment promised: {grabs} as the cut says",
+            packet.packet_id
+        ));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Whether it looks like the id of a packet.
+fn is_id(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
 }
 
 /// An entry as one line: place, time, what it is, how much, what the account had then.

@@ -7,7 +7,9 @@ pub mod cli;
 pub mod holds;
 mod metrics;
 mod money;
+pub mod packets;
 mod problems;
+mod settings;
 pub mod transfers;
 
 use std::ops::Deref;
@@ -16,6 +18,7 @@ use std::time::Duration;
 
 use axum::extract::FromRef;
 use prometheus_client::registry::Registry;
+use qiang_app::jobs::Jobs;
 use qiang_app::workers::Workers;
 use qiang_app::{App, Domain, Measuring, Problems};
 use utoipa::OpenApi;
@@ -23,9 +26,15 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use self::metrics::Metrics;
+use self::packets::Remembered;
+
+pub use settings::Settings;
 
 /// How often it is looked for holds whose time has come.
 const HOLDS_EVERY: Duration = Duration::from_secs(1);
+
+/// How often it is looked for packets whose time is over.
+const RECYCLE_EVERY: Duration = Duration::from_millis(500);
 
 /// What the calls of this domain work with; a copy is the same thing.
 #[derive(Debug, Clone)]
@@ -36,13 +45,20 @@ pub struct Accounts(Arc<Bank>);
 pub struct Bank {
     /// What every domain works with.
     pub app: Arc<App>,
+    settings: Settings,
     metrics: Metrics,
+    remembered: Remembered,
 }
 
 impl Accounts {
     #[must_use]
-    pub fn new(app: Arc<App>) -> Self {
-        Self(Arc::new(Bank { app, metrics: Metrics::default() }))
+    pub fn new(app: Arc<App>, settings: Settings) -> Self {
+        Self(Arc::new(Bank {
+            app,
+            settings,
+            metrics: Metrics::default(),
+            remembered: Remembered::default(),
+        }))
     }
 
     /// Whether this process does work of the background.
@@ -69,6 +85,7 @@ impl FromRef<Accounts> for Arc<App> {
 #[derive(OpenApi)]
 #[openapi(tags(
     (name = "accounts", description = "Balances, statements, transfers and holds"),
+    (name = "packets", description = "Red packets: send, grab, look"),
 ))]
 struct Description;
 
@@ -85,6 +102,10 @@ impl Domain for Accounts {
             .routes(routes!(holds::create))
             .routes(routes!(holds::post))
             .routes(routes!(holds::void))
+            .routes(routes!(packets::send::create, packets::lists::list))
+            .routes(routes!(packets::send::draw_seed))
+            .routes(routes!(packets::view::show))
+            .routes(routes!(packets::grab::create))
             .with_state(self.clone())
     }
 
@@ -106,5 +127,11 @@ impl Domain for Accounts {
         }
         let accounts = self.clone();
         workers.every("holds", HOLDS_EVERY, move || accounts.clone().expire_holds());
+        let accounts = self.clone();
+        workers.every("packets", RECYCLE_EVERY, move || accounts.clone().recycle());
+    }
+
+    fn add_jobs(&self, jobs: &mut Jobs) {
+        self.add_open_job(jobs);
     }
 }

@@ -23,5 +23,33 @@ pub(crate) const PROBLEMS: &[(&str, &[Code])] = &[
     ("withdraw", MOVING),
     ("hold", MOVING),
     ("post_hold", &[Code::NoSuchHold, Code::HoldOver, Code::AboveHold, Code::BalanceTooLarge]),
+    (
+        "send_packet",
+        &[
+            Code::InvalidIdempotencyKey,
+            Code::MissingIdempotencyKey,
+            Code::IdempotencyKeyReused,
+            Code::InsufficientFunds,
+            Code::DailyLimit,
+            Code::NoSuchSeed,
+        ],
+    ),
+    ("draw_seed", &[]),
+    ("show_packet", &[Code::NoSuchPacket]),
+    ("list_packets", &[]),
+    (
+        "grab_packet",
+        &[
+            Code::InvalidIdempotencyKey,
+            Code::NoSuchPacket,
+            Code::NotOpenYet,
+            Code::Closed,
+            Code::NotEligible,
+            Code::WrongPassword,
+            Code::TooManyAttempts,
+            Code::AlreadyClaimed,
+            Code::SoldOut,
+        ],
+    ),
     ("void_hold", &[Code::NoSuchHold, Code::HoldOver]),
 ];

@@ -193,8 +193,8 @@ codes! {
     zh "活动仍在使用", "请先结束活动，并等待所有名额处理完毕。";
     /// Not for this user.
     NotEligible = "not_eligible", 403;
-    en "Not eligible", "The sale asks for a verified identity, and your account has none.";
-    zh "没有参与资格", "本活动需要实名身份，你的账号没有。";
+    en "Not eligible", "This is not for your account: it asks for a verified identity, or it is for named people.";
+    zh "没有参与资格", "你的账号不能参与：需要实名身份，或者只发给指定的人。";
     /// A buyer asked for an admin's thing.
     Forbidden = "forbidden", 403;
     en "Not allowed", "Your token does not have the role for this.";
@@ -243,6 +243,26 @@ codes! {
     SameAccount = "same_account", 422;
     en "The same account", "Money cannot go from an account to the same account.";
     zh "不能转给自己", "转出和转入不能是同一个账户。";
+    /// No such packet.
+    NoSuchPacket = "no_such_packet", 404;
+    en "No such packet", "There is no red packet with this id.";
+    zh "没有这个红包", "没有这个编号的红包。";
+    /// Not the password of the packet.
+    WrongPassword = "wrong_password", 403;
+    en "Wrong password", "That is not the password of this red packet.";
+    zh "口令错误", "这不是这个红包的口令。";
+    /// The password was tried too often.
+    TooManyAttempts = "too_many_attempts", 403;
+    en "Too many attempts", "You have tried the password of this red packet too often.";
+    zh "尝试次数过多", "你尝试口令的次数过多，不能再领取这个红包。";
+    /// More than one user may send on a day.
+    DailyLimit = "daily_limit", 409;
+    en "Enough for today", "That would be more than one user may send on one day.";
+    zh "超过每日限额", "超过了每人每天可发红包的限额。";
+    /// No such seed, or another user's, or used.
+    NoSuchSeed = "no_such_seed", 404;
+    en "No such seed", "There is no seed with this id that is yours and waits for a packet.";
+    zh "没有这个种子", "没有这个编号的种子，或者它已被使用或不属于你。";
     /// Sandbox payment is off.
     SandboxDisabled = "sandbox_disabled", 403;
     en "Sandbox payment is off", "Payments come through the provider here; [payments] sandbox turns this on.";

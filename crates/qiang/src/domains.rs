@@ -26,6 +26,8 @@ use crate::server::Doors;
 pub struct Settings {
     /// `[payments]`
     pub sales: qiang_sales::Settings,
+    /// `[packets]`
+    pub accounts: qiang_accounts::Settings,
     /// `[pages]`
     pub pages: qiang_pages::Settings,
     /// `[audit]`
@@ -39,6 +41,7 @@ impl Settings {
     pub fn take(layers: &mut Layers, config: &qiang_app::Config) -> Self {
         Self {
             sales: qiang_sales::Settings::take(layers, config),
+            accounts: qiang_accounts::Settings::take(layers),
             pages: qiang_pages::Settings::take(layers),
             audit: audit::Settings::take(layers),
             actions: operations::actions::Settings::take(layers),
@@ -52,6 +55,8 @@ pub(crate) enum Commands {
     Audit(qiang_recovery::cli::Args),
     Report(qiang_sales::cli::Args),
     Account(qiang_accounts::cli::AccountArgs),
+    Packet(qiang_accounts::cli::PacketArgs),
+    VerifyPacket(qiang_accounts::cli::VerifyArgs),
 }
 
 impl Commands {
@@ -60,6 +65,8 @@ impl Commands {
             Self::Audit(command) => command.run(&config.app).await,
             Self::Report(command) => command.run(&config.app).await,
             Self::Account(command) => command.run(&config.app).await,
+            Self::Packet(command) => command.run(&config.app).await,
+            Self::VerifyPacket(command) => command.run(&config.app).await,
         }
     }
 }
@@ -94,7 +101,7 @@ impl Domains {
             (None, false) => Payments::Elsewhere,
         };
         let sales = Sales::open(Arc::clone(app), settings.sales, secrets).await?;
-        let accounts = Accounts::new(Arc::clone(app));
+        let accounts = Accounts::new(Arc::clone(app), settings.accounts);
         let pages = Pages::new(Arc::clone(app), settings.pages, payments);
         let audit = Audit::new(Arc::clone(app), settings.audit);
         let demo = Demo::new(Arc::clone(app));

@@ -170,6 +170,7 @@ impl Server {
                 listener,
                 tls,
                 domains.sales.clone(),
+                domains.accounts.clone(),
                 resp_settings,
                 stop_serving.clone(),
             )));

@@ -53,6 +53,7 @@ static MIGRATIONS: Migrations = Migrations {
         step!(8, "accounts", "sqlite/0008_accounts.sql"),
         step!(9, "console", "sqlite/0009_console.sql"),
         step!(10, "sale outcomes", "sqlite/0010_sale_outcomes.sql"),
+        step!(14, "packets", "sqlite/0014_packets.sql"),
     ],
     mysql: &[
         step!(2, "records", "mysql/0002_records.sql"),
@@ -64,6 +65,7 @@ static MIGRATIONS: Migrations = Migrations {
         step!(8, "accounts", "mysql/0008_accounts.sql"),
         step!(9, "console", "mysql/0009_console.sql"),
         step!(10, "sale outcomes", "mysql/0010_sale_outcomes.sql"),
+        step!(14, "packets", "mysql/0014_packets.sql"),
     ],
     postgres: &[
         step!(2, "records", "postgres/0002_records.sql"),
@@ -75,6 +77,7 @@ static MIGRATIONS: Migrations = Migrations {
         step!(8, "accounts", "postgres/0008_accounts.sql"),
         step!(9, "console", "postgres/0009_console.sql"),
         step!(10, "sale outcomes", "postgres/0010_sale_outcomes.sql"),
+        step!(14, "packets", "postgres/0014_packets.sql"),
     ],
 };
 
