@@ -49,7 +49,7 @@ static PACKETS: Table = Table {
 static GRABS: Table = Table {
     name: "packet_grabs",
     key: "pool_id, number",
-    fixed: "user_id, portion, amount_cents, at",
+    fixed: "user_id, place, amount_cents, at",
     changing: "",
 };
 static ADD: Insert = Insert::new(&PACKETS, Existing::IsAnError);

@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS packet_grabs (
     pool_id          BIGINT NOT NULL,
     number           BIGINT NOT NULL,
     user_id          VARCHAR(64) NOT NULL,
-    portion          BIGINT NOT NULL, -- its place in the cut, from 0
+    place            BIGINT NOT NULL, -- its place in the cut, from 0
     amount_cents     BIGINT NOT NULL,
     at               BIGINT NOT NULL,
     PRIMARY KEY (pool_id, number),

@@ -36,7 +36,7 @@ CREATE TABLE packet_grabs (
     pool_id          BIGINT NOT NULL,
     number           BIGINT NOT NULL,
     user_id          TEXT COLLATE "C"   NOT NULL,
-    portion          BIGINT NOT NULL, -- its place in the cut, from 0
+    place            BIGINT NOT NULL, -- its place in the cut, from 0
     amount_cents     BIGINT NOT NULL,
     at               BIGINT NOT NULL,
     PRIMARY KEY (pool_id, number)
