@@ -19,8 +19,8 @@ use std::time::Duration;
 use axum::extract::FromRef;
 use prometheus_client::registry::Registry;
 use qiang_app::jobs::Jobs;
-use qiang_app::workers::Workers;
-use qiang_app::{App, Domain, Measuring, Problems};
+use qiang_app::workers::{Turn, Workers};
+use qiang_app::{App, Domain, Problems};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -32,6 +32,9 @@ pub use settings::Settings;
 
 /// How often it is looked for holds whose time has come.
 const HOLDS_EVERY: Duration = Duration::from_secs(1);
+
+/// How often all accounts are added up, which takes longer the more there are.
+const ADD_UP_EVERY: Duration = Duration::from_secs(60);
 
 /// How often it is looked for packets whose time is over.
 const RECYCLE_EVERY: Duration = Duration::from_millis(500);
@@ -59,6 +62,16 @@ impl Accounts {
             metrics: Metrics::default(),
             remembered: Remembered::default(),
         }))
+    }
+
+    /// Adds all accounts up, so that a metric tells.
+    async fn add_up(self) -> Turn {
+        let sums = self.app.store.sums().await?;
+        self.metrics.added_up(&sums);
+        if !sums.add_up() {
+            tracing::error!(?sums, "the accounts do not add up");
+        }
+        Ok(())
     }
 
     /// Whether this process does work of the background.
@@ -117,16 +130,14 @@ impl Domain for Accounts {
         self.metrics.register(registry);
     }
 
-    fn measure(&self) -> Measuring<'_> {
-        Box::pin(self.metrics.look_at(&self.app.store))
-    }
-
     fn start(&self, workers: &mut Workers) {
         if !self.is_worker() {
             return;
         }
         let accounts = self.clone();
         workers.every("holds", HOLDS_EVERY, move || accounts.clone().expire_holds());
+        let accounts = self.clone();
+        workers.every("accounts", ADD_UP_EVERY, move || accounts.clone().add_up());
         let accounts = self.clone();
         workers.every("packets", RECYCLE_EVERY, move || accounts.clone().recycle());
     }

@@ -10,12 +10,9 @@ use prometheus_client::registry::Registry;
 use qiang_app::metrics::{Label, Latency, counters};
 use qiang_app::problem::{Code, Problem};
 use qiang_core::Cents;
-use qiang_store::Store;
+use qiang_store::accounts::Sums;
 
 use crate::packets::grab::Granted;
-
-/// How long a look at the accounts may take.
-const SUM_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What becomes of grabs, in the order of the counters.
 const GRABS: [&str; 11] = [
@@ -116,11 +113,9 @@ impl Metrics {
         self.time_to_empty.record(took);
     }
 
-    /// Adds all accounts up. If they cannot be read at this moment, the last answer stays.
-    pub(crate) async fn look_at(&self, store: &Store) {
-        if let Ok(Ok(sums)) = tokio::time::timeout(SUM_PATIENCE, store.sums()).await {
-            self.off.set(u64::from(!sums.add_up()));
-        }
+    /// Notes what all accounts add up to.
+    pub(crate) fn added_up(&self, sums: &Sums) {
+        self.off.set(u64::from(!sums.add_up()));
     }
 }
 

@@ -1,6 +1,6 @@
-//! Money that arrives: from the sandbox, from the buyer's balance ([`crate::balance`]), or announced by the provider's signed callback. Every
-//! payment counts once, by its id, and ends in one of three ways: it pays, it buys a released
-//! claim anew, or it is owed back.
+//! Money that arrives: from the sandbox, from the buyer's balance ([`crate::balance`]), or announced
+//! by the provider's signed callback. Every payment counts once, by its id, and ends in one of three
+//! ways: it pays, it buys a released claim anew, or it is owed back.
 
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;

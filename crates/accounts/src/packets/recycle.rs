@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use qiang_app::workers::{Failure, Turn};
-use qiang_core::{Cents, Command, Outcome, PoolView, Refusal, Reply};
+use qiang_core::{Cents, Command, Outcome, Refusal, Reply};
 use qiang_store::packets::{Packet, Recycled};
 
 use super::open::refused;
@@ -67,7 +67,7 @@ impl Accounts {
         let close = packets.iter().map(|packet| Command::Close { pool: packet.pool }).collect();
         for (packet, reply) in packets.iter().zip(self.app.engine.ask_many(close).await) {
             match self.closed(packet, reply).await {
-                Ok(pool) => closed.push((packet, pool.cents_left.unwrap_or(Cents::ZERO))),
+                Ok(left) => closed.push((packet, left)),
                 Err(error) => self.later(packet, &qiang_engine::chain(&*error)).await?,
             }
         }
@@ -94,13 +94,13 @@ impl Accounts {
         Ok(())
     }
 
-    /// The pool as it was closed. One that was never opened is opened first, so that it cannot be opened
-    /// any more.
+    /// What is left in the pool, which is closed by now. One that was never opened is opened first, so that
+    /// it cannot be opened any more.
     async fn closed(
         &self,
         packet: &Packet,
         reply: Result<Reply, qiang_engine::Error>,
-    ) -> Result<PoolView, Failure> {
+    ) -> Result<Cents, Failure> {
         let mut outcome = reply?.into_pool();
         if matches!(outcome, Outcome::Refused(Refusal::NoSuchPool)) && packet.opened_at.is_none() {
             self.open(packet).await?;
@@ -108,7 +108,16 @@ impl Accounts {
             outcome = self.app.engine.ask(close).await?.into_pool();
         }
         match outcome {
-            Outcome::Done(pool) | Outcome::Replayed(pool) => Ok(pool),
+            Outcome::Done(pool) | Outcome::Replayed(pool) => {
+                Ok(pool.cents_left.unwrap_or(Cents::ZERO))
+            }
+            // A shared engine lost it and was repaired. Nobody can grab any more, and what the records do not
+            // know was lost with it.
+            Outcome::Refused(Refusal::NoSuchPool) => {
+                let packet_id = packet.pool;
+                tracing::error!(%packet_id, "the engine lost a packet: what is not recorded as taken goes back");
+                Ok(Cents::new(packet.total.get() - packet.grabbed.get()))
+            }
             Outcome::Refused(refusal) => Err(refused(packet.pool, &refusal)),
         }
     }
