@@ -51,7 +51,7 @@ pub(crate) async fn pay(
     hold(&sales.app, &key, claim).await?;
     let pay = PayRequest { order: claim.id, payment, amount: claim.amount() };
     // From here on the worker pays the order if we do not.
-    let outcome = settle(sales, origin, pay).await.map_err(unsure)?;
+    let outcome = settle(sales, origin, pay).await.map_err(|problem| unsure(&problem))?;
     end(&sales.app, &key, &outcome).await.map_err(|error| {
         tracing::warn!(key, "the payment is finished later: {}", qiang_engine::chain(&*error));
         Problem::new(Code::OutcomeUnknown)
@@ -59,7 +59,7 @@ pub(crate) async fn pay(
     Ok(outcome)
 }
 
-fn unsure(problem: Problem) -> Problem {
+fn unsure(problem: &Problem) -> Problem {
     tracing::warn!("a payment is finished later: {}", problem.sentence());
     Problem::new(Code::OutcomeUnknown)
 }

@@ -152,7 +152,7 @@ pub async fn create(
         tracing::warn!(packet = %packet.pool, "not opened yet: {}", qiang_engine::chain(&**error));
     });
     let packet = Packet { opened_at: opened_at.ok(), ..packet };
-    let view = PacketView::of(&packet, Vec::new(), &who);
+    let view = PacketView::of(&packet, &[], &who);
     Ok((StatusCode::CREATED, axum::Json(view)))
 }
 
@@ -198,7 +198,7 @@ impl Accounts {
             shares,
             greeting: text("greeting", body.greeting, MAX_GREETING)?.unwrap_or_default(),
             cover: text("cover", body.cover, MAX_COVER)?,
-            recipients: body.to.map(recipients).transpose()?,
+            recipients: body.to.as_deref().map(recipients).transpose()?,
             password: secret_text(body.password)?,
             expire_secs,
             seed: seed_and_nonce(body.seed_id, body.nonce)?,
@@ -360,7 +360,7 @@ fn secret_text(password: Option<String>) -> Result<Option<String>, Problem> {
     text("password", password, MAX_PASSWORD)
 }
 
-fn recipients(to: Vec<String>) -> Result<Vec<UserId>, Problem> {
+fn recipients(to: &[String]) -> Result<Vec<UserId>, Problem> {
     if to.is_empty() || to.len() > MAX_RECIPIENTS {
         let rule = format_args!("must name 1 to {MAX_RECIPIENTS} users");
         return Err(Problem::invalid_field("to", rule));

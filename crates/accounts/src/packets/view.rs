@@ -142,7 +142,7 @@ impl GrabView {
 }
 
 impl PacketView {
-    pub(crate) fn of(packet: &Packet, grabs: Vec<Grab>, who: &Principal) -> Self {
+    pub(crate) fn of(packet: &Packet, grabs: &[Grab], who: &Principal) -> Self {
         let mine = grabs.iter().find(|grab| grab.user == who.user).map(GrabView::of);
         let status = packet.status();
         let runs_the_shop = who.role != Role::Buyer;
@@ -163,7 +163,7 @@ impl PacketView {
             commitment: hex::encode(packet.commitment),
             nonce: hex::encode(&packet.nonce),
             mine,
-            inside: may_see.then(|| Inside::of(packet, &grabs)),
+            inside: may_see.then(|| Inside::of(packet, grabs)),
         }
     }
 }
@@ -224,7 +224,7 @@ impl Accounts {
         who: &Principal,
     ) -> Result<PacketView, Problem> {
         let (packet, grabs) = self.whole(pool).await?;
-        Ok(PacketView::of(&packet, grabs, who))
+        Ok(PacketView::of(&packet, &grabs, who))
     }
 
     /// A packet and its grabs. What is recycled changes no more; otherwise the records catch up first.

@@ -30,7 +30,7 @@ pub(crate) async fn open() -> Shop {
 }
 
 /// The same, with more settings.
-async fn open_with(settings: &[(&str, &str)]) -> Shop {
+pub(crate) async fn open_with(settings: &[(&str, &str)]) -> Shop {
     Shop::with(&[&OPEN, settings].concat()).await
 }
 

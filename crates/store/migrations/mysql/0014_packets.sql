@@ -11,9 +11,9 @@ CREATE TABLE IF NOT EXISTS packets (
     kind             VARCHAR(16) NOT NULL, -- lucky, fixed
     total_cents      BIGINT NOT NULL,
     shares           BIGINT NOT NULL,
-    nonce            VARBINARY(64) NOT NULL,
-    seed             VARBINARY(32) NOT NULL,
-    commitment       VARBINARY(32) NOT NULL,
+    nonce            BLOB NOT NULL,
+    seed             BLOB NOT NULL,
+    commitment       BLOB NOT NULL,
     greeting         VARCHAR(200) NOT NULL,
     cover            VARCHAR(200),
     recipients       MEDIUMTEXT, -- a JSON list of users; NULL is everybody
@@ -72,7 +72,7 @@ CREATE TABLE IF NOT EXISTS packet_attempts (
 CREATE TABLE IF NOT EXISTS packet_seeds (
     seed_id          VARCHAR(32) NOT NULL PRIMARY KEY,
     user_id          VARCHAR(64) NOT NULL,
-    seed             VARBINARY(32) NOT NULL,
+    seed             BLOB NOT NULL,
     created_at       BIGINT NOT NULL,
     INDEX packet_seeds_by_age (created_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE {exact};

@@ -148,9 +148,9 @@ async fn prove(
     let answer = client.send(Method::GET, &path, &sender, Bytes::new()).await?;
     let packet: Value = answer.json()?;
     let (left, best) = (packet["left_cents"].as_i64().context("no rest")?, &packet["best_luck"]);
-    let best = packet["grabs"].as_array().and_then(|grabs| {
-        grabs.iter().find(|grab| grab["number"] == *best && best.is_u64())
-    });
+    let best = packet["grabs"]
+        .as_array()
+        .and_then(|grabs| grabs.iter().find(|grab| grab["number"] == *best && best.is_u64()));
     if let Some(best) = best {
         let user = best["user_id"].as_str().unwrap_or_default();
         output::data(format_args!("best luck {user} with {} cents", best["amount_cents"]))?;

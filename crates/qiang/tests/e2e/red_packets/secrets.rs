@@ -2,9 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{grab, look, lucky, pool, rich};
+use super::{grab, look, lucky, pool, top_up};
 use crate::resp;
 
+/// In the packet.
+const TOTAL: i64 = 987_654_321;
 /// What only those inside a packet see, and only when it is over.
 const INSIDE: [&str; 7] = [
     "total_cents",
@@ -18,15 +20,21 @@ const INSIDE: [&str; 7] = [
 
 #[tokio::test]
 async fn p71_the_cut_of_an_open_packet_is_nowhere_to_be_read() {
-    let shop = resp::open().await;
+    // Very large portions, so that none is found by chance among other figures.
+    let shop = resp::open_with(&[
+        ("QIANG_PACKETS__MAX_PACKET_CENTS", "1000000000"),
+        ("QIANG_PACKETS__MAX_SHARE_CENTS", "1000000000"),
+        ("QIANG_PACKETS__MAX_DAY_CENTS", "1000000000"),
+    ])
+    .await;
+    top_up(&shop, "ann", TOTAL).await;
     let (mut ann, mut bob, mut eve, mut boss) = (
-        rich(&shop, "ann").await,
+        shop.buyer("ann").await,
         shop.buyer("bob").await,
         shop.buyer("eve").await,
         shop.admin().await,
     );
-    // Large shares, so that no amount is found by chance among other figures.
-    let body = lucky(json!({ "shares": 5, "total_cents": 91_357 }));
+    let body = lucky(json!({ "shares": 5, "total_cents": TOTAL }));
     let sent = ann.post_as("a", "/packets", body).await.ok(201);
     let id = sent["packet_id"].as_str().expect("an id");
     grab(&mut bob, id).await;
@@ -34,7 +42,8 @@ async fn p71_the_cut_of_an_open_packet_is_nowhere_to_be_read() {
     let packet = shop.server.app.store.packet(pool(id)).await.expect("readable").expect("there");
     let terms = packet.terms().expect("terms");
     let qiang_core::Supply::Portions(cut) = &terms.supply else { panic!("portions") };
-    let mut hidden: Vec<String> = cut.iter().skip(1).map(|c| c.get().to_string()).collect();
+    let large = cut.iter().skip(1).filter(|portion| portion.get() >= 1_000_000);
+    let mut hidden: Vec<String> = large.map(|portion| portion.get().to_string()).collect();
     hidden.push(hex::encode(packet.seed.0));
     let mut heard = vec![sent.to_string()];
     for person in [&mut ann, &mut bob, &mut eve, &mut boss] {
@@ -68,7 +77,7 @@ async fn p71_the_cut_of_an_open_packet_is_nowhere_to_be_read() {
     }
     for person in [&mut ann, &mut bob] {
         let seen = look(person, id).await;
-        assert_eq!((&seen["total_cents"], seen.get("seed")), (&json!(91_357), None::<&Value>));
+        assert_eq!((&seen["total_cents"], seen.get("seed")), (&json!(TOTAL), None::<&Value>));
     }
     // When it is over those who run the shop see all of it; a stranger with the link does not.
     for user in ["cat", "dan", "fay", "gus"] {
