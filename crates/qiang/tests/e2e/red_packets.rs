@@ -34,8 +34,8 @@ async fn has(person: &mut Person) -> i64 {
 }
 
 /// A lucky packet of 1,000 cents in five shares, but for `more`.
-fn lucky(more: Value) -> Value {
-    changed(&json!({ "kind": "lucky", "total_cents": 1_000, "shares": 5 }), &more)
+fn lucky(more: &Value) -> Value {
+    changed(&json!({ "kind": "lucky", "total_cents": 1_000, "shares": 5 }), more)
 }
 
 /// Sends a packet and gives its id.

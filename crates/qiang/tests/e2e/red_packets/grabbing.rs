@@ -12,7 +12,7 @@ use crate::shop::Shop;
 async fn p40_a_second_grab_takes_nothing_and_tells_the_amount() {
     let shop = Shop::open().await;
     let (mut ann, mut bob) = (rich(&shop, "ann").await, shop.buyer("bob").await);
-    let id = send(&mut ann, "a", lucky(json!({}))).await;
+    let id = send(&mut ann, "a", lucky(&json!({}))).await;
     let first = bob.post_as("g", &grabs(&id), Value::Null).await.ok(201);
     let got = first["amount_cents"].as_i64().expect("cents");
     // The same request gets the same answer; another one is told what the user has.
@@ -28,7 +28,7 @@ async fn p40_a_second_grab_takes_nothing_and_tells_the_amount() {
 async fn p41_a_packet_has_as_many_portions_as_it_has_shares() {
     let shop = Shop::open().await;
     let mut ann = rich(&shop, "ann").await;
-    let id = send(&mut ann, "a", lucky(json!({ "shares": 3 }))).await;
+    let id = send(&mut ann, "a", lucky(&json!({ "shares": 3 }))).await;
     let mut sum = 0;
     for user in ["bob", "cat", "dan"] {
         let mut user = shop.buyer(user).await;
@@ -47,7 +47,7 @@ async fn p41_a_packet_has_as_many_portions_as_it_has_shares() {
 async fn a_crowd_empties_a_packet_and_every_cent_is_somebodys() {
     let shop = Shop::open().await;
     let mut ann = rich(&shop, "ann").await;
-    let id = send(&mut ann, "a", lucky(json!({ "shares": 20, "total_cents": 10_000 }))).await;
+    let id = send(&mut ann, "a", lucky(&json!({ "shares": 20, "total_cents": 10_000 }))).await;
     let mut crowd = JoinSet::new();
     for number in 0..60 {
         let (mut user, id) = (shop.buyer(&format!("user-{number}")).await, id.clone());
@@ -73,7 +73,7 @@ async fn a_crowd_empties_a_packet_and_every_cent_is_somebodys() {
 async fn ones_own_packet_can_be_grabbed() {
     let shop = Shop::open().await;
     let mut ann = rich(&shop, "ann").await;
-    let id = send(&mut ann, "a", lucky(json!({}))).await;
+    let id = send(&mut ann, "a", lucky(&json!({}))).await;
     let got = grab(&mut ann, &id).await;
     assert_eq!(has(&mut ann).await, 99_000 + got);
 }
@@ -82,7 +82,7 @@ async fn ones_own_packet_can_be_grabbed() {
 async fn who_is_not_named_gets_nothing() {
     let shop = Shop::open().await;
     let (mut ann, mut bob) = (rich(&shop, "ann").await, shop.buyer("bob").await);
-    let id = send(&mut ann, "a", lucky(json!({ "to": ["bob"] }))).await;
+    let id = send(&mut ann, "a", lucky(&json!({ "to": ["bob"] }))).await;
     for user in ["ann", "eve"] {
         let mut user = shop.buyer(user).await;
         user.post(&grabs(&id), Value::Null).await.problem(403, "not_eligible");
@@ -94,7 +94,7 @@ async fn who_is_not_named_gets_nothing() {
 async fn a_password_is_tried_so_often_and_no_more() {
     let shop = Shop::with(&[("QIANG_PACKETS__MAX_ATTEMPTS", "3")]).await;
     let mut ann = rich(&shop, "ann").await;
-    let id = send(&mut ann, "a", lucky(json!({ "password": "芝麻开门" }))).await;
+    let id = send(&mut ann, "a", lucky(&json!({ "password": "芝麻开门" }))).await;
     let mut bob = shop.buyer("bob").await;
     bob.post(&grabs(&id), Value::Null).await.problem(403, "wrong_password");
     let say = |word: &str| json!({ "password": word });
@@ -124,7 +124,7 @@ async fn a_password_is_tried_so_often_and_no_more() {
 async fn an_id_is_taken_whole_or_not_at_all() {
     let shop = Shop::open().await;
     let (mut ann, mut bob) = (rich(&shop, "ann").await, shop.buyer("bob").await);
-    let id = send(&mut ann, "a", lucky(json!({}))).await;
+    let id = send(&mut ann, "a", lucky(&json!({}))).await;
     let (pool, random) = id.split_once('-').expect("two parts");
     let other = format!("{pool}-{}", "0".repeat(20));
     for wrong in
@@ -145,8 +145,8 @@ async fn an_id_is_taken_whole_or_not_at_all() {
 async fn a_backend_grabs_over_resp() {
     let shop = resp::open().await;
     let mut ann = rich(&shop, "ann").await;
-    let id = send(&mut ann, "a", lucky(json!({ "shares": 2, "to": ["bob", "cat", "dan"] }))).await;
-    let secret = send(&mut ann, "b", lucky(json!({ "password": "hi" }))).await;
+    let id = send(&mut ann, "a", lucky(&json!({ "shares": 2, "to": ["bob", "cat", "dan"] }))).await;
+    let secret = send(&mut ann, "b", lucky(&json!({ "password": "hi" }))).await;
     let mut backend = resp::backend(&shop).await;
     let granted = backend.say(&["GRAB", &id, "bob"]).await;
     let got = granted[2].as_i64().expect("cents");

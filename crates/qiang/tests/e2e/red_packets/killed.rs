@@ -28,7 +28,7 @@ async fn send_until_killed(
     tried: tokio::sync::mpsc::UnboundedSender<String>,
 ) {
     use axum::http::header::{AUTHORIZATION, HeaderValue};
-    let body = lucky(json!({ "greeting": prefix }));
+    let body = lucky(&json!({ "greeting": prefix }));
     for number in 0.. {
         let key = format!("{prefix}-{number}");
         let headers = [
@@ -82,7 +82,7 @@ async fn p43_a_kill_while_sending_leaves_nothing_or_a_packet_that_opens() {
     let mut ids = BTreeSet::new();
     for key in &keys {
         let prefix = key.rsplit_once('-').expect("a number").0;
-        let body = lucky(json!({ "greeting": prefix }));
+        let body = lucky(&json!({ "greeting": prefix }));
         let answer = person.post_as(key, "/packets", body).await;
         assert!(answer.status == 200 || answer.status == 201, "{answer:?}");
         let id = answer.json()["packet_id"].as_str().expect("an id").to_owned();

@@ -12,8 +12,8 @@ async fn what_is_left_goes_back_when_the_time_is_over() {
     let shop = Shop::open().await;
     let (mut ann, mut bob, mut eve) =
         (rich(&shop, "ann").await, shop.buyer("bob").await, shop.buyer("eve").await);
-    let id = send(&mut ann, "a", lucky(json!({}))).await;
-    let untouched = send(&mut ann, "b", lucky(json!({ "expire_secs": 86_400 }))).await;
+    let id = send(&mut ann, "a", lucky(&json!({}))).await;
+    let untouched = send(&mut ann, "b", lucky(&json!({ "expire_secs": 86_400 }))).await;
     let got = grab(&mut bob, &id).await;
     shop.advance(30 * MINUTE - 1).await;
     assert_eq!(look(&mut ann, &id).await["status"], "open");
@@ -34,8 +34,8 @@ async fn p45_a_packet_that_is_over_is_forgotten_by_the_engine_and_never_comes_ba
     let shop = Shop::open().await;
     let (mut ann, mut bob, mut eve) =
         (rich(&shop, "ann").await, shop.buyer("bob").await, shop.buyer("eve").await);
-    let id = send(&mut ann, "a", lucky(json!({}))).await;
-    let empty = send(&mut ann, "b", lucky(json!({ "shares": 1 }))).await;
+    let id = send(&mut ann, "a", lucky(&json!({}))).await;
+    let empty = send(&mut ann, "b", lucky(&json!({ "shares": 1 }))).await;
     let (got, all) = (grab(&mut bob, &id).await, grab(&mut bob, &empty).await);
     shop.advance(30 * MINUTE).await;
     becomes(&mut ann, &id, "recycled").await;
@@ -69,7 +69,7 @@ async fn p42_what_goes_back_is_what_nobody_got_however_late_they_grab() {
     let mut ann = rich(&shop, "ann").await;
     let mut packets = Vec::new();
     for number in 0..8 {
-        let body = lucky(json!({ "shares": 40, "expire_secs": 60 }));
+        let body = lucky(&json!({ "shares": 40, "expire_secs": 60 }));
         packets.push(send(&mut ann, &number.to_string(), body).await);
     }
     let mut crowd = JoinSet::new();
@@ -111,7 +111,7 @@ async fn p42_what_goes_back_is_what_nobody_got_however_late_they_grab() {
 async fn p42_after_a_downtime_it_goes_back_once() {
     let shop = Shop::open().await;
     let (mut ann, mut bob) = (rich(&shop, "ann").await, shop.buyer("bob").await);
-    let id = send(&mut ann, "a", lucky(json!({}))).await;
+    let id = send(&mut ann, "a", lucky(&json!({}))).await;
     let got = grab(&mut bob, &id).await;
     let clock = std::sync::Arc::clone(&shop.clock);
     let shop = shop.restart(|_| clock.advance_millis(24 * 60 * MINUTE)).await;

@@ -34,7 +34,7 @@ async fn p71_the_cut_of_an_open_packet_is_nowhere_to_be_read() {
         shop.buyer("eve").await,
         shop.admin().await,
     );
-    let body = lucky(json!({ "shares": 5, "total_cents": TOTAL }));
+    let body = lucky(&json!({ "shares": 5, "total_cents": TOTAL }));
     let sent = ann.post_as("a", "/packets", body).await.ok(201);
     let id = sent["packet_id"].as_str().expect("an id");
     grab(&mut bob, id).await;

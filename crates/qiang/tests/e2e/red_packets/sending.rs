@@ -11,7 +11,7 @@ use crate::shop::{Shop, changed};
 async fn a_packet_is_sent_with_everything_it_can_have() {
     let shop = Shop::open().await;
     let mut ann = rich(&shop, "ann").await;
-    let body = lucky(json!({
+    let body = lucky(&json!({
         "greeting": "恭喜发财，大吉大利", "cover": "dragon", "to": ["bob", "ann"], "password": "芝麻开门",
         "expire_secs": 60,
     }));
@@ -55,7 +55,7 @@ async fn p43_a_packet_is_paid_for_before_it_can_be_grabbed() {
     let shop = Shop::open().await;
     let (mut ann, mut bob) = (shop.buyer("ann").await, shop.buyer("bob").await);
     top_up(&shop, "ann", 999).await;
-    let refused = ann.post_as("a", "/packets", lucky(json!({}))).await;
+    let refused = ann.post_as("a", "/packets", lucky(&json!({}))).await;
     assert_eq!(refused.problem(409, "insufficient_funds")["available_cents"], 999);
     let sent = ann.get("/packets?box=sent").await.ok(200);
     assert_eq!((&sent["count"], &sent["packets"]), (&json!(0), &json!([])));
@@ -63,7 +63,7 @@ async fn p43_a_packet_is_paid_for_before_it_can_be_grabbed() {
     // What was refused is not remembered: with enough money the same key sends.
     let body = json!({ "amount_cents": 1 });
     shop.admin().await.post_as("one", "/accounts/ann/topups", body).await.ok(201);
-    let id = send(&mut ann, "a", lucky(json!({}))).await;
+    let id = send(&mut ann, "a", lucky(&json!({}))).await;
     assert_eq!(has(&mut ann).await, 0);
     let got = grab(&mut bob, &id).await;
     assert_eq!((has(&mut bob).await, in_packet(&shop, &id).await), (got, 1_000 - got));
@@ -75,8 +75,8 @@ async fn of_two_at_once_that_together_are_too_much_one_is_sent() {
     top_up(&shop, "ann", 1_500).await;
     let (mut one, mut two) = (shop.buyer("ann").await, shop.buyer("ann").await);
     let (first, second) = tokio::join!(
-        one.post_as("1", "/packets", lucky(json!({}))),
-        two.post_as("2", "/packets", lucky(json!({}))),
+        one.post_as("1", "/packets", lucky(&json!({}))),
+        two.post_as("2", "/packets", lucky(&json!({}))),
     );
     let mut statuses = [first.status, second.status];
     statuses.sort_unstable();
@@ -132,14 +132,14 @@ async fn what_cannot_be_sent_is_refused_and_costs_nothing() {
         ("nonce", json!({ "seed_id": "0".repeat(32), "nonce": "0" })),
         ("nonce", json!({ "seed_id": "0".repeat(32), "nonce": "00".repeat(65) })),
     ] {
-        let answer = ann.post_as("k", "/packets", lucky(more.clone())).await;
+        let answer = ann.post_as("k", "/packets", lucky(&more)).await;
         assert_eq!(answer.problem(422, "invalid_field")["field"], field, "{more}");
     }
-    let unknown = lucky(json!({ "currency": "EUR" }));
+    let unknown = lucky(&json!({ "currency": "EUR" }));
     ann.post_as("k", "/packets", unknown).await.problem(422, "unknown_field");
-    let seed = lucky(json!({ "seed_id": "0".repeat(32), "nonce": "00" }));
+    let seed = lucky(&json!({ "seed_id": "0".repeat(32), "nonce": "00" }));
     ann.post_as("k", "/packets", seed).await.problem(404, "no_such_seed");
-    ann.post("/packets", lucky(json!({}))).await.problem(400, "missing_idempotency_key");
+    ann.post("/packets", lucky(&json!({}))).await.problem(400, "missing_idempotency_key");
     assert_eq!(has(&mut ann).await, 100_000);
     assert_eq!(ann.get("/packets?box=sent").await.ok(200)["count"], 0);
 }
@@ -156,35 +156,35 @@ async fn p70_a_daily_limit_is_exact_under_concurrency_and_ends_at_the_shops_midn
     for number in 0..10 {
         let mut ann = shop.buyer("ann").await;
         sending.spawn(async move {
-            ann.post_as(&number.to_string(), "/packets", lucky(json!({}))).await.status
+            ann.post_as(&number.to_string(), "/packets", lucky(&json!({}))).await.status
         });
     }
     let mut statuses = sending.join_all().await;
     statuses.sort_unstable();
     assert_eq!(statuses, [vec![201; 3], vec![409; 7]].concat());
     let mut ann = shop.buyer("ann").await;
-    let problem = ann.post_as("x", "/packets", lucky(json!({}))).await.problem(409, "daily_limit");
+    let problem = ann.post_as("x", "/packets", lucky(&json!({}))).await.problem(409, "daily_limit");
     assert_eq!(problem["limit"], 3);
     assert_eq!(has(&mut ann).await, 97_000);
     // Others have a day of their own. The start is 16:00 in +08:00: the day ends eight hours later, and
     // not at midnight of UTC.
     let mut bob = rich(&shop, "bob").await;
-    send(&mut bob, "b", lucky(json!({}))).await;
+    send(&mut bob, "b", lucky(&json!({}))).await;
     shop.advance(8 * 3_600_000 - 1).await;
-    ann.post_as("x", "/packets", lucky(json!({}))).await.problem(409, "daily_limit");
+    ann.post_as("x", "/packets", lucky(&json!({}))).await.problem(409, "daily_limit");
     shop.advance(1).await;
-    send(&mut ann, "x", lucky(json!({}))).await;
+    send(&mut ann, "x", lucky(&json!({}))).await;
 }
 
 #[tokio::test]
 async fn p70_cents_of_a_day_are_counted_in_the_transaction_that_sends() {
     let shop = Shop::with(&[("QIANG_PACKETS__MAX_DAY_CENTS", "2500")]).await;
     let mut ann = rich(&shop, "ann").await;
-    send(&mut ann, "1", lucky(json!({}))).await;
-    send(&mut ann, "2", lucky(json!({}))).await;
-    let refused = ann.post_as("3", "/packets", lucky(json!({}))).await;
+    send(&mut ann, "1", lucky(&json!({}))).await;
+    send(&mut ann, "2", lucky(&json!({}))).await;
+    let refused = ann.post_as("3", "/packets", lucky(&json!({}))).await;
     assert_eq!(refused.problem(409, "daily_limit")["limit_cents"], 2_500);
-    send(&mut ann, "4", lucky(json!({ "total_cents": 500 }))).await;
+    send(&mut ann, "4", lucky(&json!({ "total_cents": 500 }))).await;
     assert_eq!(has(&mut ann).await, 97_500);
 }
 
@@ -193,7 +193,7 @@ async fn neither_side_chooses_the_cut_of_a_packet_with_a_seed_and_a_nonce() {
     let shop = Shop::open().await;
     let (mut ann, mut bob) = (rich(&shop, "ann").await, rich(&shop, "bob").await);
     let seed = ann.post("/packets/seeds", Value::Null).await.ok(201);
-    let body = lucky(json!({ "shares": 1, "seed_id": seed["seed_id"], "nonce": "e681ade5" }));
+    let body = lucky(&json!({ "shares": 1, "seed_id": seed["seed_id"], "nonce": "e681ade5" }));
     bob.post_as("k", "/packets", body.clone()).await.problem(404, "no_such_seed");
     let id = send(&mut ann, "k", body.clone()).await;
     ann.post_as("k", "/packets", body.clone()).await.ok(200);
@@ -211,7 +211,7 @@ async fn neither_side_chooses_the_cut_of_a_packet_with_a_seed_and_a_nonce() {
 async fn p43_a_packet_whose_sender_died_opens_by_itself() {
     let shop = Shop::open().await;
     let (mut ann, mut bob) = (rich(&shop, "ann").await, shop.buyer("bob").await);
-    let like = send(&mut ann, "k", lucky(json!({}))).await;
+    let like = send(&mut ann, "k", lucky(&json!({}))).await;
     let app = &shop.server.app;
     let like = app.store.packet(pool(&like)).await.expect("readable").expect("there");
     let packet = qiang_store::packets::Packet {

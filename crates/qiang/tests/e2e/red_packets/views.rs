@@ -10,7 +10,7 @@ use crate::shop::{MINUTE, Shop};
 async fn who_grabbed_sees_the_grabs_in_order_and_in_the_end_the_best() {
     let shop = Shop::open().await;
     let mut ann = rich(&shop, "ann").await;
-    let id = send(&mut ann, "a", lucky(json!({ "shares": 3 }))).await;
+    let id = send(&mut ann, "a", lucky(&json!({ "shares": 3 }))).await;
     let mut amounts = Vec::new();
     for user in ["bob", "cat", "dan"] {
         shop.advance(1_000).await;
@@ -43,7 +43,7 @@ async fn a_year_of_packets_is_listed_and_added_up() {
     let mut got = 0;
     for number in 0..3 {
         shop.advance(1_000).await;
-        let body = lucky(json!({ "greeting": number.to_string() }));
+        let body = lucky(&json!({ "greeting": number.to_string() }));
         let id = send(&mut ann, &number.to_string(), body).await;
         got += grab(&mut bob, &id).await;
     }
@@ -93,7 +93,7 @@ async fn a_finished_packet_is_verified_from_a_file_and_by_its_id() {
     let token =
         |user: &str| run(folder.path(), &["tokens", "--user", user]).stdout.trim().to_owned();
     let mut ann = crate::person::Person::arrive(process.address, Some(token("ann"))).await;
-    let id = send(&mut ann, "a", lucky(json!({ "shares": 2 }))).await;
+    let id = send(&mut ann, "a", lucky(&json!({ "shares": 2 }))).await;
     grab(&mut ann, &id).await;
     let early = run(folder.path(), &["verify-packet", &id]);
     assert_eq!(early.code, Some(1));
@@ -129,7 +129,7 @@ async fn a_finished_packet_is_verified_from_a_file_and_by_its_id() {
 async fn a_recycled_packet_shows_its_seed_although_portions_are_left() {
     let shop = Shop::open().await;
     let (mut ann, mut bob) = (rich(&shop, "ann").await, shop.buyer("bob").await);
-    let id = send(&mut ann, "a", lucky(json!({}))).await;
+    let id = send(&mut ann, "a", lucky(&json!({}))).await;
     grab(&mut bob, &id).await;
     assert_eq!(look(&mut bob, &id).await.get("seed"), None);
     shop.advance(30 * MINUTE).await;
