@@ -24,6 +24,7 @@ use serde::de::DeserializeOwned;
 
 use crate::client::{Client, Response, Tls};
 use crate::config::Config;
+use crate::extract::IDEMPOTENCY_KEY;
 use crate::running;
 use crate::secrets::Secrets;
 use crate::tls::{self, Trust};
@@ -158,6 +159,19 @@ fn own_tls(config: &Config, place: running::Place) -> anyhow::Result<Option<Tls>
         )
     })?;
     Ok(Some(Tls { trust: Trust::only(files)?, name: tls::name_of(place.address) }))
+}
+
+impl Server {
+    /// `POST` of a value as JSON under an `Idempotency-Key`.
+    pub async fn post_as<B, T>(&mut self, key: &str, path: &str, body: &B) -> anyhow::Result<T>
+    where
+        B: Serialize + ?Sized,
+        T: DeserializeOwned,
+    {
+        let key = HeaderValue::from_str(key).context("not an Idempotency-Key")?;
+        let headers = [(AUTHORIZATION, self.admin.clone()), (IDEMPOTENCY_KEY, key)];
+        done(&self.client.send_json(Method::POST, path, &headers, body).await?)
+    }
 }
 
 fn done<T: DeserializeOwned>(answer: &Response) -> anyhow::Result<T> {

@@ -193,8 +193,8 @@ codes! {
     zh "活动仍在使用", "请先结束活动，并等待所有名额处理完毕。";
     /// Not for this user.
     NotEligible = "not_eligible", 403;
-    en "Not eligible", "The sale asks for a verified identity, and your account has none.";
-    zh "没有参与资格", "本活动需要实名身份，你的账号没有。";
+    en "Not eligible", "This is not for your account: it asks for a verified identity, or it is for named people.";
+    zh "没有参与资格", "你的账号不能参与：需要实名身份，或者只发给指定的人。";
     /// A buyer asked for an admin's thing.
     Forbidden = "forbidden", 403;
     en "Not allowed", "Your token does not have the role for this.";
@@ -219,6 +219,50 @@ codes! {
     NoSuchImage = "no_such_image", 404;
     en "No picture", "The sale has no picture.";
     zh "没有图片", "这个活动没有图片。";
+    /// Less available than asked for.
+    InsufficientFunds = "insufficient_funds", 409;
+    en "Not enough money", "The account does not have that much available.";
+    zh "余额不足", "账户的可用余额不足。";
+    /// The account would have more than an account may.
+    BalanceTooLarge = "balance_too_large", 409;
+    en "Too much for one account", "The account it goes to would have more than an account can hold.";
+    zh "超过账户上限", "收款账户的余额将超过上限。";
+    /// No such hold, or another user's.
+    NoSuchHold = "no_such_hold", 404;
+    en "No such hold", "There is no hold with this id, or it is not yours.";
+    zh "没有这笔冻结", "没有这个编号的冻结，或者它与你无关。";
+    /// The hold has ended.
+    HoldOver = "hold_over", 409;
+    en "The hold is over", "The hold was posted, voided or has expired; that happens once.";
+    zh "冻结已结束", "这笔冻结已扣款、已解冻或已过期，只能处理一次。";
+    /// More than was held.
+    AboveHold = "above_hold", 422;
+    en "More than is held", "A hold can be posted up to the amount that is held.";
+    zh "超过冻结金额", "扣款金额不能超过冻结的金额。";
+    /// From an account to itself.
+    SameAccount = "same_account", 422;
+    en "The same account", "Money cannot go from an account to the same account.";
+    zh "不能转给自己", "转出和转入不能是同一个账户。";
+    /// No such packet.
+    NoSuchPacket = "no_such_packet", 404;
+    en "No such packet", "There is no red packet with this id.";
+    zh "没有这个红包", "没有这个编号的红包。";
+    /// Not the password of the packet.
+    WrongPassword = "wrong_password", 403;
+    en "Wrong password", "That is not the password of this red packet.";
+    zh "口令错误", "这不是这个红包的口令。";
+    /// The password was tried too often.
+    TooManyAttempts = "too_many_attempts", 403;
+    en "Too many attempts", "You have tried the password of this red packet too often.";
+    zh "尝试次数过多", "你尝试口令的次数过多，不能再领取这个红包。";
+    /// More than one user may send on a day.
+    DailyLimit = "daily_limit", 409;
+    en "Enough for today", "That would be more than one user may send on one day.";
+    zh "超过每日限额", "超过了每人每天可发红包的限额。";
+    /// No such seed, or another user's, or used.
+    NoSuchSeed = "no_such_seed", 404;
+    en "No such seed", "There is no seed with this id that is yours and waits for a packet.";
+    zh "没有这个种子", "没有这个编号的种子，或者它已被使用或不属于你。";
     /// Sandbox payment is off.
     SandboxDisabled = "sandbox_disabled", 403;
     en "Sandbox payment is off", "Payments come through the provider here; [payments] sandbox turns this on.";
@@ -271,6 +315,10 @@ codes! {
     InvalidIdempotencyKey = "invalid_idempotency_key", 400;
     en "Invalid Idempotency-Key", "An Idempotency-Key has 1 to 128 bytes and no control characters.";
     zh "无效的 Idempotency-Key", "Idempotency-Key 须为 1 至 128 字节，且不含控制字符。";
+    /// A change of money without a name.
+    MissingIdempotencyKey = "missing_idempotency_key", 400;
+    en "Idempotency-Key missing", "What moves money needs an Idempotency-Key, so that asking again is not paying twice.";
+    zh "缺少 Idempotency-Key", "变动资金的请求必须带 Idempotency-Key，以免重复扣款。";
     /// A header that may be given once came twice.
     RepeatedHeader = "repeated_header", 400;
     en "Header given twice", "A header that may be given once was given twice.";

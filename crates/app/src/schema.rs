@@ -82,6 +82,22 @@ texts! {
     MadeId = r"^[1-9][0-9]{0,18}$", 19, "4611686018427387905";
     /// Where the next page of a list of actions or audits begins.
     MadeCursor = r"^[0-9]{1,15}_[1-9][0-9]{0,18}$", 35, "1767323045678_4611686018427387905";
+    /// A packet's id: a number, and a part that nobody can guess.
+    PacketId = r"^[1-9][0-9]{0,18}-[0-9a-f]{20}$", 40, "4611686018427387905-0123456789abcdef0123";
+    /// Names a seed that waits for its packet.
+    SeedId = r"^[0-9a-f]{32}$", 32, "0f3a5b7c9d1e2f400f3a5b7c9d1e2f40";
+    /// 1 to 64 bytes, in hex.
+    Nonce = r"^([0-9a-f]{2}){1,64}$", 128, "e681ade5969ce58f91e8b4a2";
+    /// 32 bytes, in hex.
+    Sha256 = r"^[0-9a-f]{64}$", 64, "22a6d127fb5e4dd557ad36dec3b01eafa74ea81d1a72a70dae7a09dc72e4c3f3";
+    /// Where the next page of a list of packets begins.
+    PacketCursor = r"^[0-9]{1,15}_[1-9][0-9]{0,18}(-[1-9][0-9]{0,9})?$", 46, "1767323045678_12";
+    /// Names a hold.
+    HoldId = r"^[0-9a-f]{32}$", 32, "5f3a5b7c9d1e2f400f3a5b7c9d1e2f40";
+    /// Names a movement of money.
+    TransferId = r"^[!-~]+$", 255, "req:5f3a5b7c9d1e2f400f3a5b7c9d1e2f40";
+    /// Whose money it is: `user:` and a user, `packet:` and the number of a packet, or `outside`.
+    AccountName = r"^(user:.+|packet:[1-9][0-9]{0,18}|outside)$", 128, "user:ann";
     /// Names a session of the pages.
     SessionId = r"^[0-9a-f]{32}$", 32, "0f3a5b7c9d1e2f400f3a5b7c9d1e2f40";
     /// Where the next page of a list of orders or reviews begins.
@@ -145,8 +161,21 @@ words! {
     DeadLetterState = "waiting" | "dead" | "discarding" | "discarded" | "resolved";
     /// What discarding an event has undone.
     Compensation = "released" | "revoked" | "nothing";
+    /// How a packet is divided: by chance, or in equal shares.
+    PacketKind = "lucky" | "fixed";
+    /// Where a packet stands.
+    PacketStatus = "opening" | "open" | "empty" | "recycled";
+    /// Which packets.
+    PacketBox = "sent" | "received";
+    /// Where the money of an order comes from.
+    PayFrom = "account";
+    /// How a hold ended.
+    HoldEnd = "post" | "void" | "expire";
+    /// What a line of a statement is about.
+    EntryKind = "topup" | "withdrawal" | "transfer" | "packet_sent" | "packet_grab" | "packet_refund" | "order_payment"
+        | "order_refund";
     /// Which book is wrong.
-    Book = "records" | "log" | "engine";
+    Book = "records" | "log" | "engine" | "accounts";
 }
 
 described! {

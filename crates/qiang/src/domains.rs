@@ -7,6 +7,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use qiang_accounts::Accounts;
 use qiang_app::cli::Command;
 use qiang_app::config::{Layers, Setting};
 use qiang_app::consumer::Progress;
@@ -27,6 +28,8 @@ use crate::server::Doors;
 pub struct Settings {
     /// `[payments]`
     pub sales: qiang_sales::Settings,
+    /// `[packets]`
+    pub accounts: qiang_accounts::Settings,
     /// `[pages]`
     pub pages: qiang_pages::Settings,
     /// `[audit]`
@@ -40,6 +43,7 @@ impl Settings {
     pub fn take(layers: &mut Layers, config: &qiang_app::Config) -> Self {
         Self {
             sales: qiang_sales::Settings::take(layers, config),
+            accounts: qiang_accounts::Settings::take(layers),
             pages: qiang_pages::Settings::take(layers),
             audit: audit::Settings::take(layers),
             actions: operations::actions::Settings::take(layers),
@@ -54,6 +58,9 @@ pub(crate) enum Commands {
     Report(qiang_sales::cli::Args),
     Events(qiang_delivery::cli::EventsArgs),
     Dlq(qiang_delivery::cli::DlqArgs),
+    Account(qiang_accounts::cli::AccountArgs),
+    Packet(qiang_accounts::cli::PacketArgs),
+    VerifyPacket(qiang_accounts::cli::VerifyArgs),
 }
 
 impl Commands {
@@ -63,6 +70,9 @@ impl Commands {
             Self::Report(command) => command.run(&config.app).await,
             Self::Events(command) => command.run(&config.app).await,
             Self::Dlq(command) => command.run(&config.app).await,
+            Self::Account(command) => command.run(&config.app).await,
+            Self::Packet(command) => command.run(&config.app).await,
+            Self::VerifyPacket(command) => command.run(&config.app).await,
         }
     }
 }
@@ -71,6 +81,8 @@ impl Commands {
 pub struct Domains {
     /// The one that the doors claim through.
     pub sales: Sales,
+    /// Money, and what is given away of it.
+    pub accounts: Accounts,
     /// The storefront and the console.
     pub pages: Pages,
     /// What other programs are told.
@@ -99,6 +111,7 @@ impl Domains {
             (None, false) => Payments::Elsewhere,
         };
         let sales = Sales::open(Arc::clone(app), settings.sales, secrets).await?;
+        let accounts = Accounts::new(Arc::clone(app), settings.accounts);
         let pages = Pages::new(Arc::clone(app), settings.pages, payments);
         let delivery = Delivery::new(Arc::clone(app), feed);
         let audit = Audit::new(Arc::clone(app), settings.audit);
@@ -106,6 +119,7 @@ impl Domains {
         let shown = operations::settings::Settings::new(Arc::clone(app), shown);
         let all: Vec<Box<dyn Domain>> = vec![
             Box::new(sales.clone()),
+            Box::new(accounts.clone()),
             Box::new(pages.clone()),
             Box::new(delivery.clone()),
             Box::new(audit.clone()),
@@ -117,7 +131,7 @@ impl Domains {
                 doors.certificates(),
             )),
         ];
-        Ok(Self { sales, pages, delivery, audit, demo, all })
+        Ok(Self { sales, accounts, pages, delivery, audit, demo, all })
     }
 
     /// All of them, in the order of the list.

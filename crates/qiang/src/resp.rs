@@ -14,6 +14,7 @@ pub mod spec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use qiang_accounts::Accounts;
 use qiang_sales::Sales;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
@@ -31,6 +32,7 @@ pub async fn serve(
     listener: Listener,
     tls: Option<tls::Door>,
     sales: Sales,
+    accounts: Accounts,
     settings: Resp,
     stop: CancellationToken,
 ) {
@@ -39,7 +41,8 @@ pub async fn serve(
     let (connections, last_id) = (TaskTracker::new(), AtomicU64::new(0));
     let serve = |stream: TcpStream, origin| {
         let id = last_id.fetch_add(1, Ordering::Relaxed) + 1;
-        let session = Session::new(sales.clone(), Arc::clone(&settings), id, origin);
+        let session =
+            Session::new(sales.clone(), accounts.clone(), Arc::clone(&settings), id, origin);
         let (tls, stop) = (tls.clone(), stop.child_token());
         connections.track_future(async move {
             let greeting = tls::greet(tls.as_ref(), stream, patience.sign_in);

@@ -182,6 +182,7 @@ impl Server {
                 listener,
                 tls,
                 domains.sales.clone(),
+                domains.accounts.clone(),
                 resp_settings,
                 stop_serving.clone(),
             )));

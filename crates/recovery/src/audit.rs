@@ -8,6 +8,7 @@
 mod compare;
 pub mod history;
 mod set_aside;
+mod money;
 mod source;
 
 use std::ops::Deref;
@@ -56,6 +57,12 @@ pub struct Report {
     pub payments: u64,
     /// Refunds looked at.
     pub refunds: u64,
+    /// Red packets looked at.
+    #[serde(default)]
+    pub packets: u64,
+    /// What is wrong with the accounts as a whole; absent if they add up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accounts_off: Option<String>,
     /// How many differences there are.
     pub difference_count: u64,
     /// The first of them.
@@ -84,7 +91,7 @@ pub struct Report {
 /// One thing on which two books disagree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Difference {
-    /// The sale.
+    /// The sale, or the number of the red packet.
     #[schema(value_type = schema::SaleId)]
     pub sale_id: String,
     /// The claim, or the order of the same id, where it is about one.
@@ -159,6 +166,7 @@ enum Which {
     Records,
     Log,
     Engine,
+    Accounts,
 }
 
 impl Which {
@@ -167,6 +175,7 @@ impl Which {
             Self::Records => "records",
             Self::Log => "log",
             Self::Engine => "engine",
+            Self::Accounts => "accounts",
         }
     }
 }

@@ -170,19 +170,23 @@ fn print(report: &Report) -> anyhow::Result<()> {
         let id = difference.claim_id.as_ref().unwrap_or(&difference.sale_id);
         output::data(format_args!("{id}\t{}\t{}", difference.book, difference.what))?;
     }
+    if let Some(what) = &report.accounts_off {
+        output::data(format_args!("accounts\taccounts\t{what}"))?;
+    }
     for review in &report.reviews {
         output::data(format_args!(
             "{}\treview\tpayment {} had paid order {} before: a person has to look at it",
             review.order_id, review.payment_id, review.first_order_id
         ))?;
     }
-    let Report { sales, claims, orders, payments, refunds, took_ms, .. } = report;
+    let Report { sales, claims, orders, payments, refunds, packets, took_ms, .. } = report;
     let compared = [
         (*sales, "sale", "sales"),
         (*claims, "claim", "claims"),
         (*orders, "order", "orders"),
         (*payments, "payment", "payments"),
         (*refunds, "refund", "refunds"),
+        (*packets, "packet", "packets"),
     ];
     let compared = compared.map(|(count, one, more)| many(count, one, more)).join(", ");
     output::say(format_args!("{compared} compared in {took_ms} ms"));

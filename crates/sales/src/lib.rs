@@ -2,6 +2,7 @@
 //!
 //! The domain's one value is [`Sales`]. The doors of the product claim through it, too.
 
+mod balance;
 pub mod checkout;
 pub mod claims;
 pub mod cli;
@@ -39,6 +40,9 @@ use self::metrics::Metrics;
 use self::records::{Records, Rules, retrying};
 
 pub use settings::Settings;
+
+/// How often it is looked for payments from balances that nobody has finished.
+const FINISH_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// What the calls of this domain work with; a copy is the same thing.
 #[derive(Debug, Clone)]
@@ -99,7 +103,7 @@ impl FromRef<Sales> for Arc<App> {
     tags(
         (name = "sales", description = "Open, look at, restock, close and clear sales"),
         (name = "claims", description = "Take units, order them, give them up"),
-        (name = "orders", description = "Orders, and paying them in the sandbox"),
+        (name = "orders", description = "Orders, and paying them from the balance or in the sandbox"),
         (name = "payments", description = "Money that arrives, and money that goes back"),
         (name = "current sale", description = "For shops that run one sale at a time"),
     ),
@@ -126,7 +130,7 @@ impl Domain for Sales {
             .routes(routes!(orders::list))
             .routes(routes!(orders::show))
             .routes(routes!(orders::cancel))
-            .routes(routes!(payments::pay_in_sandbox))
+            .routes(routes!(payments::pay))
             .routes(routes!(payments::callback))
             .routes(routes!(checkout::begin))
             .routes(routes!(checkout::refunds))
@@ -166,6 +170,12 @@ impl Domain for Sales {
                 tracing::warn!("reports lack the last answers: {}", qiang_engine::chain(&*error));
             }
         });
+        if self.app.config.roles.worker || !self.app.engine.is_shared() {
+            let sales = self.clone();
+            workers.every("balance payments", FINISH_EVERY, move || {
+                sales.clone().finish_balance_payments()
+            });
+        }
         if self.app.engine.is_shared() {
             let sales = self.clone();
             workers.every("current sale", current::FOLLOW_EVERY, move || {

@@ -1,6 +1,6 @@
-//! Money that arrives: from the sandbox, or announced by the provider's signed callback. Every
-//! payment counts once, by its id, and ends in one of three ways: it pays, it buys a released
-//! claim anew, or it is owed back.
+//! Money that arrives: from the sandbox, from the buyer's balance ([`crate::balance`]), or announced
+//! by the provider's signed callback. Every payment counts once, by its id, and ends in one of three
+//! ways: it pays, it buys a released claim anew, or it is owed back.
 
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::Sales;
+use crate::balance;
 use crate::orders::{self, OrderView, order_id};
 use crate::sale::{forgotten, sale_id};
 use crate::signature::{SIGNATURE_HEADER, TIMESTAMP_HEADER};
@@ -32,11 +33,14 @@ const MAX_REASON: usize = 200;
 /// The most an order can cost: all units of the largest sale at the highest price.
 const MAX_AMOUNT_CENTS: i64 = Cents::MAX_PRICE.get() * qiang_core::MAX_UNITS as i64;
 
-/// A payment without money.
+/// A payment from the buyer's balance, or one without money.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SandboxPayment {
-    /// Its id; left out, one that belongs to the order, so that paying twice pays once.
+pub struct OrderPayment {
+    /// `account` pays from your own balance. Left out, the order is paid without money, in the sandbox.
+    #[schema(value_type = Option<schema::PayFrom>)]
+    from: Option<String>,
+    /// In the sandbox its id; left out, one that belongs to the order, so that paying twice pays once.
     #[schema(value_type = Option<schema::PaymentId>)]
     payment_id: Option<String>,
 }
@@ -190,20 +194,33 @@ impl RefundView {
     }
 }
 
-/// Pay an order in the sandbox
+/// Pay an order
 ///
-/// Pays one of your orders without money, where the sandbox is on.
+/// Pays one of your orders: with `"from": "account"` from your balance, otherwise without money, where the
+/// sandbox is on. Paying twice pays once.
 #[utoipa::path(post, path = "/api/v1/orders/{order_id}/pay", operation_id = "pay_order", tag = "orders", security(("token" = [])),
     params(("order_id" = schema::ClaimId, Path, description = "The order, which has the id of its claim")),
-    request_body = Option<SandboxPayment>,
+    request_body = Option<OrderPayment>,
     responses((status = 200, description = "What became of the payment", body = SettlementView)))]
-pub async fn pay_in_sandbox(
+pub async fn pay(
     State(sales): State<Sales>,
     origin: Origin,
     caller: Caller,
     Path(id): Path<String>,
-    OptionalJson(body): OptionalJson<SandboxPayment>,
+    OptionalJson(body): OptionalJson<OrderPayment>,
 ) -> Result<axum::Json<SettlementView>, Problem> {
+    match (body.from.as_deref(), &body.payment_id) {
+        (None, _) => {}
+        (Some("account"), None) => {
+            let claim = orders::find_ordered(&sales.app, &caller, &id).await?;
+            let outcome = balance::pay(&sales, &origin, &caller, &claim).await?;
+            return view(&sales.app, outcome).await.map(axum::Json);
+        }
+        (Some("account"), Some(_)) => {
+            return Err(Problem::invalid_field("payment_id", "is for the sandbox"));
+        }
+        (Some(_), _) => return Err(Problem::invalid_field("from", "must be account")),
+    }
     if !sales.settings.sandbox {
         return Err(Problem::new(Code::SandboxDisabled));
     }

@@ -55,6 +55,7 @@ pub(crate) const PROBLEMS: &[(&str, &[Code])] = &[
         &[
             Code::SandboxDisabled,
             Code::Forbidden,
+            Code::InsufficientFunds,
             Code::NoSuchOrder,
             Code::NotOrdered,
             Code::AlreadyPaid,

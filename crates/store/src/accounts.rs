@@ -345,6 +345,22 @@ impl Store {
         rows.iter().map(|row| Fields::new(row, &OPEN_HOLDS).text().map(str::to_owned)).collect()
     }
 
+    /// The open holds that pay orders, by their keys, with what they hold.
+    pub async fn open_order_holds(&self, max: u32) -> Result<Vec<(String, Cents)>> {
+        let select = sql!(
+            [OPEN_HOLDS] "SELECT {open_holds} FROM open_holds
+                          WHERE transfer_key >= 'order:' AND transfer_key < 'order;'
+                          ORDER BY transfer_key LIMIT ?"
+        );
+        let rows = self.database.fetch_all(select, &[page(max).into()]).await.when(READING)?;
+        let read = |row| {
+            let mut fields = Fields::new(row, &OPEN_HOLDS);
+            let (key, _debit) = (fields.text()?.to_owned(), fields.text()?);
+            Ok((key, fields.cents()?))
+        };
+        rows.iter().map(read).collect()
+    }
+
     /// Adds everything up, at one moment.
     pub async fn sums(&self) -> Result<Sums> {
         patiently!(self.try_to_sum().await)

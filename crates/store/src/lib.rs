@@ -23,6 +23,7 @@ mod migrations;
 mod node_samples;
 mod orders;
 mod outcomes;
+pub mod packets;
 mod payments;
 mod project;
 mod refunds;

@@ -55,6 +55,7 @@ static MIGRATIONS: Migrations = Migrations {
         step!(10, "sale outcomes", "sqlite/0010_sale_outcomes.sql"),
         step!(11, "events", "sqlite/0011_events.sql"),
         step!(12, "retries", "sqlite/0012_retries.sql"),
+        step!(13, "packets", "sqlite/0013_packets.sql"),
     ],
     mysql: &[
         step!(2, "records", "mysql/0002_records.sql"),
@@ -68,6 +69,7 @@ static MIGRATIONS: Migrations = Migrations {
         step!(10, "sale outcomes", "mysql/0010_sale_outcomes.sql"),
         step!(11, "events", "mysql/0011_events.sql"),
         step!(12, "retries", "mysql/0012_retries.sql"),
+        step!(13, "packets", "mysql/0013_packets.sql"),
     ],
     postgres: &[
         step!(2, "records", "postgres/0002_records.sql"),
@@ -81,6 +83,7 @@ static MIGRATIONS: Migrations = Migrations {
         step!(10, "sale outcomes", "postgres/0010_sale_outcomes.sql"),
         step!(11, "events", "postgres/0011_events.sql"),
         step!(12, "retries", "postgres/0012_retries.sql"),
+        step!(13, "packets", "postgres/0013_packets.sql"),
     ],
 };
 

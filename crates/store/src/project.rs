@@ -17,6 +17,7 @@ use crate::consumers::RECORDS;
 use crate::error::{Error, Result, While};
 use crate::history;
 use crate::orders::{self, Dates};
+use crate::packets;
 use crate::payments::{self, Payment};
 use crate::refunds;
 use crate::retries::{self, Parked};
@@ -31,7 +32,7 @@ impl Store {
     /// records from `after` to `through`, or does nothing at all: see [`Store::advance`].
     ///
     /// Events of a sale that is neither among them nor on record are refused with
-    /// [`Error::UnknownSale`]. Events of pools that are no sales leave no rows here.
+    /// [`Error::UnknownSale`]. Events of packets move money besides: see [`crate::packets`].
     pub async fn project(
         &self,
         log: &str,
@@ -110,6 +111,7 @@ pub(crate) async fn write(tx: &mut Transaction, events: &[Event]) -> Result<Vec<
         .run(tx, &batch.refunds, |params, refund| refunds::bind(params, refund))
         .await
         .when(DOING)?;
+    packets::write(tx, events).await?;
     reviews::write(tx, &payments).await
 }
 
@@ -143,7 +145,7 @@ async fn facts(tx: &mut Transaction, batch: &Batch<'_>) -> Result<HashMap<PoolId
 }
 
 /// Events of sales, with all but the newest version of everything left out. What happens to pools of
-/// another kind is not written here: each kind has tables of its own.
+/// another kind is not here: each kind has tables of its own.
 pub(crate) struct Batch<'a> {
     pub(crate) pools: Vec<&'a PoolState>,
     /// All of them, not only the newest.

@@ -169,6 +169,16 @@ impl Store {
         rows.when("reading an order's refunds")?.iter().map(read).collect()
     }
 
+    /// The refunds that are due and whose payments came from accounts, longest due first.
+    pub async fn refunds_to_accounts(&self, max: u32) -> Result<Vec<RefundRecord>> {
+        let select = select!(
+            "status = 'due' AND payment_id >= 'order:' AND payment_id < 'order;'
+             ORDER BY due_at, sale_id, payment_id LIMIT ?"
+        );
+        let rows = self.database.fetch_all(select, &[page(max).into()]).await;
+        rows.when("reading refunds")?.iter().map(read).collect()
+    }
+
     /// Marks a refund as sent, once; it is on the disk when this returns.
     pub async fn settle_refund(
         &self,

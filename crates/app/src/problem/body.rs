@@ -41,8 +41,26 @@ pub struct ProblemBody {
     claim_id: Option<String>,
     /// Units the buyer has.
     had: Option<u32>,
-    /// Units a buyer may have.
+    /// Units a buyer may have, or packets a user may send on a day.
     limit: Option<u32>,
+    /// The portion that the user has.
+    #[schema(minimum = 1, example = 523)]
+    amount_cents: Option<u64>,
+    /// How often the password can still be tried.
+    #[schema(minimum = 0, example = 4)]
+    attempts_left: Option<u32>,
+    /// What a user may send on a day.
+    #[schema(minimum = 1, example = 10000000)]
+    limit_cents: Option<u64>,
+    /// What the account has available.
+    #[schema(minimum = 0, example = 100)]
+    available_cents: Option<u64>,
+    /// What the hold keeps.
+    #[schema(minimum = 1, example = 100)]
+    held_cents: Option<u64>,
+    /// How the hold ended.
+    #[schema(value_type = Option<schema::HoldEnd>)]
+    by: Option<String>,
     /// Bytes a body may have.
     limit_bytes: Option<u64>,
 }

@@ -1,4 +1,6 @@
-//! `qiang demo`: a sale from opening to audit, with a crowd over real HTTP.
+//! `qiang demo`: a sale from opening to audit, or a red packet, with a crowd over real HTTP.
+
+mod packets;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -39,7 +41,10 @@ const REDRAW: Duration = Duration::from_millis(100);
 /// over real HTTP, shows who got what and how fast, and checks all books against each other.
 /// Then it stays up to be looked at, until Ctrl-C.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Args {
+    #[command(subcommand)]
+    what: Option<What>,
     /// Units for sale
     #[arg(long, default_value_t = 1_000, value_parser = super::number(1..=1_000_000_u32))]
     stock: u32,
@@ -50,13 +55,19 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 64, value_parser = super::number(1..=4_096_u32))]
     connections: u32,
     /// End after the audit instead of staying up
-    #[arg(long)]
+    #[arg(long, global = true)]
     exit: bool,
     // They stand in the place of the global ones, so that help does not offer what is refused.
     #[arg(long, hide = true)]
     data: Option<PathBuf>,
     #[arg(long, hide = true)]
     config: Option<PathBuf>,
+}
+
+/// What is shown instead of a sale.
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    Packets(packets::PacketsArgs),
 }
 
 impl Args {
@@ -98,6 +109,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 async fn show(args: &Args, server: &Server) -> anyhow::Result<Report> {
+    if let Some(What::Packets(args)) = &args.what {
+        return packets::show(args, server).await;
+    }
     let Args { stock, users, connections, .. } = *args;
     output::say(format_args!("a server on {}, its data in a temporary folder", server.url()));
     let now = SystemClock.now();

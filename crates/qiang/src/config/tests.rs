@@ -149,6 +149,12 @@ fn every_key_can_be_set_in_the_file_and_in_the_environment() {
         ("payments.callback_secret", &other),
         ("payments.callback_window_secs", "1"),
         ("payments.checkout_url", &checkout),
+        ("packets.time_zone", "-03:30"),
+        ("packets.max_packet_cents", "2"),
+        ("packets.max_share_cents", "3"),
+        ("packets.max_day_cents", "4"),
+        ("packets.max_day_packets", "5"),
+        ("packets.max_attempts", "6"),
         ("audit.every_secs", "0"),
         ("traces.endpoint", ""),
         ("traces.per_million", "7"),
@@ -277,7 +283,7 @@ fn a_mistake_is_told_with_its_place_and_the_remedy() {
         (
             "[htpp]\n",
             "shop.toml:1:2: `htpp` is not known; the sections are [http], [engine], [database], [bus], \
-             [delivery], [auth], [log], [resp], [payments], [pages], [audit], [actions]",
+             [delivery], [auth], [log], [resp], [payments], [packets], [pages], [audit], [actions]",
         ),
         (
             "http = 5",

@@ -3,6 +3,7 @@
 use qiang_core::{Claim, ClaimId, Outcome, Refusal, Settlement, State};
 use serde_json::Value;
 
+use qiang_accounts::packets::grab::Granted;
 use qiang_app::problem::Code;
 
 /// It happened now.
@@ -125,6 +126,18 @@ impl Answers {
             Outcome::Refused(Refusal::AlreadyClaimed { claim }) => self.of_claim(BEFORE, *claim),
             Outcome::Refused(refusal) => self.refused(Code::from(refusal)),
         }
+    }
+
+    /// A portion: `[1, number, cents]`, or `[2, number, cents]` if the user had it before.
+    pub(super) fn grab(&mut self, granted: &Granted) {
+        let (sign, grab) = match granted {
+            Granted::Now(grab) => (DONE, grab),
+            Granted::Before(grab) | Granted::Had(grab) => (BEFORE, grab),
+        };
+        self.array(3);
+        self.number(sign);
+        self.number(grab.number.into());
+        self.number(grab.amount_cents);
     }
 
     /// What became of a payment: `[1|2, "paid"|"regranted"|"refund_due", order_id]` or `[0, code]`.

@@ -18,6 +18,8 @@ use super::frame::Frame;
 use super::reply::{Answers, Version};
 use super::spec::{self, Spec, Verb, Who};
 use crate::config::Resp;
+use qiang_accounts::Accounts;
+use qiang_accounts::packets::grab::Wish;
 use qiang_app::Origin;
 use qiang_app::problem::{Code, Problem};
 use qiang_app::token;
@@ -50,6 +52,7 @@ pub(super) struct Words<'a> {
 /// What we know of one connection.
 pub(super) struct Session {
     sales: Sales,
+    accounts: Accounts,
     settings: Arc<Resp>,
     origin: Origin,
     id: u64,
@@ -105,9 +108,16 @@ impl<'a> Words<'a> {
 
 impl Session {
     /// A new connection.
-    pub(super) fn new(sales: Sales, settings: Arc<Resp>, id: u64, origin: Origin) -> Self {
+    pub(super) fn new(
+        sales: Sales,
+        accounts: Accounts,
+        settings: Arc<Resp>,
+        id: u64,
+        origin: Origin,
+    ) -> Self {
         Self {
             sales,
+            accounts,
             settings,
             origin,
             id,
@@ -340,6 +350,7 @@ impl Session {
         match spec.verb {
             Verb::Claim | Verb::Order | Verb::Release => unreachable!("these are decided"),
             Verb::Pay => return self.pay(words).await,
+            Verb::Grab => return self.grab(words).await,
             Verb::Pool => return self.pool(words).await,
             Verb::Show => return self.show(words).await,
             Verb::Hello => return self.hello(words),
@@ -389,6 +400,28 @@ impl Session {
         let pay = PayRequest { order, payment, amount: Cents::new(amount) };
         let outcome = payments::settle(&self.sales, &self.origin, pay).await;
         self.answers.settlement(&outcome.map_err(|problem| Wrong::from(&problem))?);
+        Ok(())
+    }
+
+    async fn grab(&mut self, words: Words<'_>) -> Result<(), Wrong> {
+        let text = |what, word: Option<&[u8]>| {
+            id(what, word, |text| Ok::<_, std::convert::Infallible>(text.to_owned()))
+        };
+        let packet = text("packet", words.get(1))?;
+        let user = id("user", words.get(2), UserId::new)?;
+        if !self.access.may_act_for(&user) {
+            return Err(Wrong::not_yours());
+        }
+        let password = words.optional(3).map(|word| text("password", Some(word))).transpose()?;
+        let password = password.as_deref();
+        let wish = Wish { packet: &packet, user, password, request: None };
+        match self.accounts.grab(wish, &self.origin).await {
+            Ok(granted) => self.answers.grab(&granted),
+            Err(problem) => match Wrong::from(&problem) {
+                Wrong("ERR", _) => self.answers.refused(problem.code()),
+                wrong => return Err(wrong),
+            },
+        }
         Ok(())
     }
 
@@ -627,7 +660,7 @@ fn about(spec: &Spec, answers: &mut Answers) {
     let least = i64::try_from(spec.least).unwrap_or(i64::MAX);
     let arity = if spec.least == spec.most { least } else { -least };
     let kind = match spec.verb {
-        Verb::Claim | Verb::Order | Verb::Pay | Verb::Release => "write",
+        Verb::Claim | Verb::Order | Verb::Pay | Verb::Release | Verb::Grab => "write",
         _ => "readonly",
     };
     answers.array(10);

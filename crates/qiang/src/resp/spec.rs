@@ -11,6 +11,8 @@ pub enum Verb {
     Pay,
     /// Give a claim up.
     Release,
+    /// Take a portion of a packet for a user.
+    Grab,
     /// Look at a sale.
     Pool,
     /// Look at a claim.
@@ -103,7 +105,7 @@ pub const AUTH_USAGE: &str =
 const ANY: usize = usize::MAX;
 
 /// All of them; the one a crowd says first.
-pub static ALL: [Spec; 17] = [
+pub static ALL: [Spec; 18] = [
     spec(
         Verb::Claim,
         Who::Known,
@@ -131,6 +133,13 @@ pub static ALL: [Spec; 17] = [
         (2, 3),
         ("RELEASE", "RELEASE claim [user]"),
         "Gives a claim up, so that its units go to others: [1, number, claim], [2, …] before, [0, code] refused",
+    ),
+    spec(
+        Verb::Grab,
+        Who::Known,
+        (3, 4),
+        ("GRAB", "GRAB packet user [password]"),
+        "Takes a portion of a red packet for a user: [1, number, cents] granted, [2, number, cents] has it already, [0, code] refused",
     ),
     spec(
         Verb::Pool,

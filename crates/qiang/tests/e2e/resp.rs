@@ -25,12 +25,12 @@ const OPEN: [(&str, &str); 2] =
     [("QIANG_RESP__LISTEN", "127.0.0.1:0"), ("QIANG_RESP__PASSWORD", PASSWORD)];
 
 /// A shop with a RESP door.
-async fn open() -> Shop {
+pub(crate) async fn open() -> Shop {
     Shop::with(&OPEN).await
 }
 
 /// The same, with more settings.
-async fn open_with(settings: &[(&str, &str)]) -> Shop {
+pub(crate) async fn open_with(settings: &[(&str, &str)]) -> Shop {
     Shop::with(&[&OPEN, settings].concat()).await
 }
 
@@ -44,19 +44,19 @@ async fn stranger(shop: &Shop) -> Client {
 }
 
 /// The shop's own backend.
-async fn backend(shop: &Shop) -> Client {
+pub(crate) async fn backend(shop: &Shop) -> Client {
     signed_in(shop, PASSWORD).await
 }
 
 /// Somebody with this password or token.
-async fn signed_in(shop: &Shop, said: &str) -> Client {
+pub(crate) async fn signed_in(shop: &Shop, said: &str) -> Client {
     let mut client = stranger(shop).await;
     assert_eq!(client.say(&["AUTH", said]).await, json!("+OK"));
     client
 }
 
 /// A connection, and what arrived on it and was not read yet.
-struct Client<S = TcpStream> {
+pub(crate) struct Client<S = TcpStream> {
     stream: S,
     input: Vec<u8>,
 }
@@ -72,7 +72,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     }
 
     /// Says these words, and gives the answer.
-    async fn say(&mut self, words: &[&str]) -> Value {
+    pub(crate) async fn say(&mut self, words: &[&str]) -> Value {
         self.send(&command(words)).await;
         self.answer().await
     }

@@ -53,6 +53,7 @@ pub async fn compare(
         before = Some(last.opened());
     }
     audit.payment_ids().await?;
+    audit.money().await?;
     audit.mended().await?;
     audit.reviews().await?;
     set_aside::count(store, &mut audit.report).await?;
@@ -90,11 +91,11 @@ fn check_newer(report: &mut Report, replayed: &Book, newer: &[Claim]) {
     }
 }
 
-struct Audit<'a> {
-    store: &'a Store,
-    source: &'a Source<'a>,
+pub(super) struct Audit<'a> {
+    pub(super) store: &'a Store,
+    pub(super) source: &'a Source<'a>,
     replayed: Option<&'a Book>,
-    report: Report,
+    pub(super) report: Report,
     /// Claims the engine had newer than the replay.
     newer: Vec<Claim>,
     /// What the records should hold.

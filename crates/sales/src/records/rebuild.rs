@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use qiang_core::{Event, Kind};
+use qiang_core::{Event, Kind, PoolId};
 use qiang_engine::{Engine, Log, LogError};
 use qiang_store::{RECORDS, Store};
 
@@ -10,22 +10,29 @@ use qiang_app::consumer::{BATCH, Batch, EMBEDDED, Error, Sink as _};
 
 use super::{Records, Rules};
 
-/// Writes everything an engine knows into the records, where it is newer. Only sales are recorded.
+/// Writes everything an engine knows into the records, where it is newer.
 pub(super) async fn everything(engine: &Engine, store: &Store) -> Result<(), Error> {
-    let mut sales = engine.walk_pools(Kind::Sale);
-    while let Some(page) = sales.next().await? {
-        for sale in page {
-            let state = engine.pool_state(sale.id).await?;
-            upsert(store, state.into_iter().map(Event::Pool)).await?;
-            let mut claims = engine.walk_claims(sale.id);
-            while let Some(page) = claims.next().await? {
-                upsert(store, page.into_iter().map(Event::Claim)).await?;
-            }
-            let mut refunds = engine.walk_refunds(sale.id);
-            while let Some(page) = refunds.next().await? {
-                upsert(store, page.into_iter().map(Event::Refund)).await?;
+    for kind in Kind::ALL {
+        let mut pools = engine.walk_pools(kind);
+        while let Some(page) = pools.next().await? {
+            for pool in page {
+                pool_with_claims(engine, store, pool.id).await?;
             }
         }
+    }
+    Ok(())
+}
+
+async fn pool_with_claims(engine: &Engine, store: &Store, pool: PoolId) -> Result<(), Error> {
+    let state = engine.pool_state(pool).await?;
+    upsert(store, state.into_iter().map(Event::Pool)).await?;
+    let mut claims = engine.walk_claims(pool);
+    while let Some(page) = claims.next().await? {
+        upsert(store, page.into_iter().map(Event::Claim)).await?;
+    }
+    let mut refunds = engine.walk_refunds(pool);
+    while let Some(page) = refunds.next().await? {
+        upsert(store, page.into_iter().map(Event::Refund)).await?;
     }
     Ok(())
 }
