@@ -7,8 +7,8 @@
 
 mod compare;
 pub mod history;
-mod set_aside;
 mod money;
+mod set_aside;
 mod source;
 
 use std::ops::Deref;
