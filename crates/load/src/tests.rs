@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use super::http::Http;
 use super::tally::Books;
