@@ -278,13 +278,14 @@ impl Config {
     pub fn take(layers: &mut Layers) -> Self {
         let data = layers.text("data", DEFAULT_DATA, folder);
         let roles = layers.text("roles", "api,worker", Roles::read);
+        let fail_count = layers.number("force_consume_fail_count", 0, 0..=100);
         let http = Http::take(layers);
         let taken = Self {
             roles,
             engine: Engine::take(layers, &data),
             database: Database { url: url::take_database(layers, &data) },
             bus: Bus { url: layers.text("bus.url", "log:", url::bus) },
-            delivery: Delivery::take(layers),
+            delivery: Delivery::take(layers, fail_count),
             auth: Auth::take(layers, &http),
             http,
             log: Log { filter: layers.text("log.filter", "info", filter) },

@@ -224,6 +224,11 @@ pub async fn clear(
         let detail = "the records have not caught up; nothing was cleared, ask again later";
         return Err(Problem::new(Code::Unavailable).detail(detail));
     }
+    if app.store.has_set_aside(id).await? {
+        let detail = "an event of this sale could not be recorded: nothing was cleared; see \
+                      /api/v1/admin/dead-letters";
+        return Err(Problem::new(Code::SaleInUse).detail(detail));
+    }
     let mut cleared = app.decide(Command::Clear { pool: id }, &origin).await?.into_pool();
     if cleared == Outcome::Refused(Refusal::NoSuchPool)
         && let Some(sale) = forgotten(&app, id).await?

@@ -331,6 +331,16 @@ impl Store {
         row.when(READING)?.as_ref().map(read).transpose()
     }
 
+    /// Whether something of a pool is set aside that is neither recorded nor given up.
+    pub async fn has_set_aside(&self, pool: PoolId) -> Result<bool> {
+        let select = sql!(
+            "SELECT 1 FROM retries WHERE pool_id = ? AND state IN ('waiting', 'dead', 'discarding')
+             LIMIT 1"
+        );
+        let row = self.database.fetch_optional(select, &[sql_id(pool).into()]).await;
+        Ok(row.when(READING)?.is_some())
+    }
+
     /// What was set aside of a claim, or of a pool as a whole (number 0), whatever became of it.
     pub async fn retries_of(&self, pool: PoolId, number: u32) -> Result<Vec<Retry>> {
         let select = select!("pool_id = ? AND number = ? ORDER BY version, event_id");

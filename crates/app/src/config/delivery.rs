@@ -24,7 +24,8 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    pub(super) fn take(layers: &mut Layers) -> Self {
+    /// `fail_count` has no section, and so is taken before any that has one.
+    pub(super) fn take(layers: &mut Layers, fail_count: u32) -> Self {
         let hours: u64 = layers.number("delivery.keep_events_hours", 0, 0..=24 * 366);
         Self {
             keep_events: (hours > 0).then(|| Duration::from_secs(hours * HOUR)),
@@ -33,7 +34,7 @@ impl Delivery {
             keep_dead_letters: Duration::from_secs(
                 layers.number::<u64>("delivery.keep_dead_letters_days", 30, 1..=3_660) * 24 * HOUR,
             ),
-            fail_count: layers.number("force_consume_fail_count", 0, 0..=100),
+            fail_count,
         }
     }
 }

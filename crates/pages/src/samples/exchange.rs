@@ -41,7 +41,7 @@ const LIST_EVERY: u32 = 5;
 pub(crate) struct Sampler {
     app: Arc<App>,
     ring: Mutex<Ring>,
-    before: Mutex<Option<Reading>>,
+    before: Mutex<Reading>,
     /// What the engine said since the last sample.
     seen: Mutex<Option<Seen>>,
     /// The sales whose stock is followed.
@@ -63,10 +63,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Sampler {
     pub(crate) fn new(app: Arc<App>) -> Self {
+        // From the start on, so that the first second counts like any other.
+        let before = Mutex::new(Reading::of(&app));
         Self {
             app,
             ring: Mutex::default(),
-            before: Mutex::default(),
+            before,
             seen: Mutex::default(),
             followed: Mutex::default(),
             looked: AtomicU32::new(0),
@@ -123,20 +125,18 @@ impl Sampler {
         let reading = Reading::of(&self.app);
         let mut before = lock(&self.before);
         let seen = lock(&self.seen).take();
-        let part = before.as_ref().map(|before| reading.since(before, second, seen));
-        *before = Some(reading);
+        let part = reading.since(&before, second, seen);
+        *before = reading;
         drop(before);
         let mut ring = lock(&self.ring);
-        if let Some(part) = part {
-            if is_shared {
-                let mut told = lock(&self.told);
-                told.push_back(part.clone());
-                if told.len() > TOLD {
-                    told.pop_front();
-                }
+        if is_shared {
+            let mut told = lock(&self.told);
+            told.push_back(part.clone());
+            if told.len() > TOLD {
+                told.pop_front();
             }
-            ring.add(self.app.node.number(), part);
         }
+        ring.add(self.app.node.number(), part);
         let ended = ring.end(if is_shared { second - SETTLE } else { second });
         drop(ring);
         if let Some(last) = ended.last() {

@@ -488,8 +488,8 @@ fn the_report_reads_back_as_the_same_configuration() {
     assert_eq!(values(&config.expect("valid")), values(&again));
     let json = Report(&with_file("")).json();
     assert_eq!(json["ok"], true);
-    assert_eq!(json["settings"][2]["key"], "http.listen");
-    assert_eq!(json["settings"][2]["origin"], "default");
+    assert_eq!(json["settings"][3]["key"], "http.listen");
+    assert_eq!(json["settings"][3]["origin"], "default");
     let json = Report(&with_file("[http]\nlisen = 1")).json();
     assert_eq!((&json["ok"], &json["faults"][0]["line"]), (&false.into(), &2.into()));
 }

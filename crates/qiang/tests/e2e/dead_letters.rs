@@ -247,6 +247,29 @@ async fn p30_a_discard_that_was_cut_off_is_finished_by_somebody_else() {
 }
 
 #[tokio::test]
+async fn p02_a_sale_with_an_event_that_is_not_recorded_is_not_cleared() {
+    if !on_sqlite() {
+        return;
+    }
+    let shop = Shop::open().await;
+    let sale = shop.sale(1, json!({})).await;
+    shop.drain().await;
+    refuse(&shop, "bad");
+    let claim = shop.buyer("bad").await.granted(&sale).await;
+    shop.buyer("bad").await.post(&format!("/orders/{claim}/cancel"), Value::Null).await.ok(200);
+    let mut boss = shop.admin().await;
+    boss.post(&format!("/sales/{sale}/close"), Value::Null).await.ok(200);
+    let path = format!("/sales/{sale}");
+    let problem = boss.refused(Method::DELETE, &path, Value::Null, 409, "sale_in_use").await;
+    assert!(problem["detail"].as_str().expect("why").contains("dead-letters"), "{problem}");
+    take_again(&shop, "bad");
+    while shop.server.app.store.retry_counts().await.expect("readable").waiting > 0 {
+        try_all(&shop).await;
+    }
+    boss.delete(&path).await.ok(200);
+}
+
+#[tokio::test]
 async fn p35_a_database_that_is_away_makes_no_dead_letters() {
     if !on_sqlite() {
         return;

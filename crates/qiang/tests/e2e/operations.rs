@@ -240,7 +240,7 @@ async fn the_documentation_needs_nothing_from_elsewhere() {
 async fn other_addresses_and_methods_are_problems_too() {
     let shop = Shop::open().await;
     let mut ann = shop.buyer("ann").await;
-    for path in ["", "/", "/sale", "/sales/1/claims/2", "/packets"] {
+    for path in ["", "/", "/sale", "/sales/1/claims/2", "/packet"] {
         ann.refused(Method::GET, path, Value::Null, 404, "no_such_route").await;
     }
     for (method, path, allowed) in [

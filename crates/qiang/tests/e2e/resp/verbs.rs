@@ -342,7 +342,7 @@ async fn what_clients_say_when_they_connect_is_answered() {
             ("PING", json!("+PONG")),
             ("PING hello", json!("hello")),
             ("ECHO hello", json!("hello")),
-            ("COMMAND COUNT", json!(17)),
+            ("COMMAND COUNT", json!(18)),
         ] {
             assert_eq!(client.ask(line).await, answer, "{line}");
         }
