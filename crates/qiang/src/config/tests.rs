@@ -283,7 +283,7 @@ fn a_mistake_is_told_with_its_place_and_the_remedy() {
         (
             "[htpp]\n",
             "shop.toml:1:2: `htpp` is not known; the sections are [http], [engine], [database], [bus], \
-             [delivery], [auth], [log], [resp], [payments], [packets], [pages], [audit], [actions]",
+             [delivery], [auth], [log], [resp], [traces], [payments], [packets], [pages], [audit], [actions]",
         ),
         (
             "http = 5",
