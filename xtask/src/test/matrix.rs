@@ -12,13 +12,15 @@ use crate::stopwatch::Stopwatch;
 
 /// Tests that look into an embedded engine's folder, start processes of the default kind, or try
 /// what no engine has a part in: they have run with everything else.
-const DEFAULT_ONLY: [&str; 13] = [
+const DEFAULT_ONLY: [&str; 15] = [
     "bench::",
+    "browser::",
     "closed_connections::",
     "commands::",
     "https::",
     "k6::",
     "killed::",
+    "live::",
     "openapi::",
     "records::",
     "resp::clients::",
