@@ -17,6 +17,8 @@ use crate::money::user;
 
 /// Entries on one page, unless asked for fewer.
 const PAGE: u32 = 100;
+/// The place of no entry is beyond this: the database counts in 64 bits with a sign.
+const MAX_SEQ: u64 = i64::MAX.unsigned_abs();
 
 /// An account and what it has.
 #[derive(Debug, Serialize, ToSchema)]
@@ -82,7 +84,7 @@ pub struct EntryPage {
 #[into_params(parameter_in = Query)]
 pub struct EntryQuery {
     /// `next_before` of the page before.
-    #[param(minimum = 1, example = 3)]
+    #[param(minimum = 1, maximum = 9223372036854775807_u64, example = 3)]
     before: Option<u64>,
     /// How many to show, 1 to 100.
     #[param(minimum = 1, maximum = 100, example = 20)]
@@ -166,7 +168,7 @@ impl Accounts {
         query: Asked,
     ) -> Result<axum::Json<EntryPage>, Problem> {
         let Query(EntryQuery { before, limit }) = query.map_err(Problem::from)?;
-        if before == Some(0) {
+        if before.is_some_and(|seq| !(1..=MAX_SEQ).contains(&seq)) {
             return Err(cursor::refused("before"));
         }
         let limit = page_limit(limit, PAGE)?;

@@ -96,10 +96,13 @@ impl FromRef<Accounts> for Arc<App> {
 
 /// What the document says of this domain as a whole.
 #[derive(OpenApi)]
-#[openapi(tags(
-    (name = "accounts", description = "Balances, statements, transfers and holds"),
-    (name = "packets", description = "Red packets: send, grab, look"),
-))]
+#[openapi(
+    components(schemas(qiang_app::schema::PacketBox, qiang_app::schema::PacketCursor)),
+    tags(
+        (name = "accounts", description = "Balances, statements, transfers and holds"),
+        (name = "packets", description = "Red packets: send, grab, look"),
+    )
+)]
 struct Description;
 
 impl Domain for Accounts {

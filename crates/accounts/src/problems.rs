@@ -16,7 +16,7 @@ const MOVING: &[Code] = &[
 pub(crate) const PROBLEMS: &[(&str, &[Code])] = &[
     ("show_my_account", &[]),
     ("list_my_entries", &[]),
-    ("show_account", &[]),
+    ("show_account", &[Code::InvalidField]),
     ("list_entries", &[]),
     ("transfer", MOVING),
     ("top_up", MOVING),

@@ -354,7 +354,7 @@ async fn what_clients_say_when_they_connect_is_answered() {
         let claim = about[0].as_array().expect("an entry");
         assert_eq!(claim[..3], [json!("claim"), json!(-3), json!(["+write", "+fast"])]);
         assert_eq!(about[1], Value::Null);
-        assert_eq!(client.ask("COMMAND").await.as_array().map(Vec::len), Some(17));
+        assert_eq!(client.ask("COMMAND").await.as_array().map(Vec::len), Some(18));
     }
     let docs = three.ask("COMMAND DOCS pool nothing").await;
     assert_eq!(docs.as_object().map(serde_json::Map::len), Some(1), "{docs}");
@@ -362,7 +362,7 @@ async fn what_clients_say_when_they_connect_is_answered() {
     let optional = &three.ask("COMMAND DOCS order").await["order"]["arguments"][1];
     let flags = json!(["+optional"]);
     assert_eq!(*optional, json!({ "name": "user", "type": "string", "flags": flags }));
-    assert_eq!(two.ask("COMMAND DOCS").await.as_array().map(Vec::len), Some(34));
+    assert_eq!(two.ask("COMMAND DOCS").await.as_array().map(Vec::len), Some(36));
     let config = two.ask("CONFIG GET save appendonly other").await;
     assert!(config.as_array().is_some_and(|pairs| pairs.len() % 2 == 0), "{config}");
     assert_eq!(three.ask("RESET").await, json!("+RESET"));
