@@ -29,7 +29,11 @@ pub fn run(args: &[String]) -> Result<ExitCode> {
 /// The short round. True if it was good, or nothing could be had to run it on.
 pub(crate) fn short_round() -> Result<bool> {
     // The binary that the tests before it have used: another build would take minutes.
-    let build = ["test", "--locked", "--package", "qiang", "--test", "e2e", "--no-run"];
+    let build = [
+        &["test", "--locked", "--package", "qiang", "--features", crate::test::FEATURES][..],
+        &["--test", "e2e", "--no-run"],
+    ]
+    .concat();
     run_with(&Options::short(&SHORT_SETTINGS, SHORT, SHORT_SEED), &build)
 }
 

@@ -21,7 +21,7 @@ use crate::stopwatch::Stopwatch;
 mod matrix;
 
 /// With everything that can be left out.
-const FEATURES: &str = "qiang/full";
+pub(crate) const FEATURES: &str = "qiang/full";
 
 /// Starts the servers and runs the tests; `args` may hold `--` and what to hand on to
 /// `cargo test`.

@@ -74,9 +74,7 @@ impl Delivery {
             self.metrics.lag.get_or_create(&[("log", log.to_string())]).set(end.saturating_sub(at));
         }
     }
-}
 
-impl Delivery {
     /// If the records cannot be read at this moment, the last count stays.
     async fn look_at_retries(&self) {
         let counts = tokio::time::timeout(COUNT_PATIENCE, self.app.store.retry_counts()).await;
@@ -132,6 +130,10 @@ impl Domain for Delivery {
     fn register(&self, registry: &mut Registry) {
         let help = "Events not in the feed yet, by log";
         registry.register("event_feed_lag_events", help, self.metrics.lag.clone());
+        let help = "Events that could not be recorded and are tried again";
+        registry.register("retries_waiting", help, self.metrics.waiting.clone());
+        let help = "Events that could not be recorded and wait for a person";
+        registry.register("dead_letters", help, self.metrics.dead.clone());
     }
 
     fn measure(&self) -> Measuring<'_> {
