@@ -190,11 +190,7 @@ pub struct Sources {
 pub enum Error {
     /// The file is not there or cannot be read.
     #[error("cannot read the configuration file {}", path.display())]
-    Unreadable {
-        /// Which file.
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    Unreadable { path: PathBuf, source: std::io::Error },
     /// Not TOML, an unknown key, a wrong value, or values that do not go together.
     #[error("{}", list(.0))]
     Invalid(Vec<Fault>),

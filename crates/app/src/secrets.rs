@@ -180,22 +180,14 @@ impl Secrets {
 pub enum Error {
     /// It is there and cannot be read.
     #[error("cannot read the secrets file {}", path.display())]
-    Unreadable {
-        /// Which file.
-        path: PathBuf,
-        source: io::Error,
-    },
+    Unreadable { path: PathBuf, source: io::Error },
     /// It is missing and cannot be made.
     #[error(
         "cannot write the secrets file {}; is the data folder writable? (or set [auth] jwt_secret \
          and [payments] callback_secret, and no file is needed)",
         path.display()
     )]
-    Unwritable {
-        /// Which file.
-        path: PathBuf,
-        source: io::Error,
-    },
+    Unwritable { path: PathBuf, source: io::Error },
     /// Others than the owner may read it.
     #[error(
         "the secrets file {p} has mode {mode:o}, so others may read the keys: run `chmod 600 {p}`, \
@@ -203,7 +195,6 @@ pub enum Error {
         p = path.display()
     )]
     TooOpen {
-        /// Which file.
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
@@ -215,7 +206,6 @@ pub enum Error {
         path.display()
     )]
     Corrupt {
-        /// Which file.
         path: PathBuf,
         /// What is wrong, without the keys themselves.
         reason: String,

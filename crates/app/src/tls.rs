@@ -30,7 +30,6 @@ pub enum Error {
     /// A file cannot be read.
     #[error("cannot read {}, which is {setting}", path.display())]
     Unreadable {
-        /// Which file.
         path: PathBuf,
         /// Where it was named.
         setting: String,
@@ -39,7 +38,6 @@ pub enum Error {
     /// A file does not hold what it should.
     #[error("{} has no {what} in it; {setting} names a PEM file with one", path.display())]
     Empty {
-        /// Which file.
         path: PathBuf,
         /// What is missing.
         what: &'static str,
@@ -49,7 +47,6 @@ pub enum Error {
     /// A file is damaged.
     #[error("{} is not a PEM file that can be read; it is {setting}", path.display())]
     Damaged {
-        /// Which file.
         path: PathBuf,
         /// Where it was named.
         setting: String,
@@ -73,7 +70,6 @@ pub enum Error {
     /// What should be trusted cannot be.
     #[error("{} holds no certificate that can be trusted; it is {setting}", path.display())]
     Untrustworthy {
-        /// Which file.
         path: PathBuf,
         /// Where it was named.
         setting: String,

@@ -27,10 +27,7 @@ pub enum EngineUrl {
 #[derive(Clone, PartialEq, Eq)]
 pub enum DatabaseUrl {
     /// `sqlite:<file>`
-    Sqlite {
-        /// Which file.
-        path: PathBuf,
-    },
+    Sqlite { path: PathBuf },
     /// `mysql://…` or `postgres://…`, which may hold a password.
     Server(String),
 }

@@ -20,7 +20,6 @@ pub enum TlsError {
     /// A file cannot be read.
     #[error("cannot read {}, which is `{setting}` in the URL of Redis", path.display())]
     Unreadable {
-        /// Which file.
         path: PathBuf,
         /// Where it was named.
         setting: &'static str,
@@ -33,7 +32,6 @@ pub enum TlsError {
         path.display()
     )]
     Damaged {
-        /// Which file.
         path: PathBuf,
         /// Where it was named.
         setting: &'static str,
